@@ -28,7 +28,7 @@ MAP = (ROOT / "docs" / "design.md").read_text()
 QUESTION = [{"role": "user", "content": "Hi"}]
 LIMITS = {
     "Replay a call": 9,
-    "One HTTP request": 24,
+    "One HTTP request": 21,
     "Record one streamed call": 37,
     "One MCP tool call in replay": 22,
     "One pytest test that records": 40,

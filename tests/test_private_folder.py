@@ -57,3 +57,13 @@ def test_what_is_none_of_ours_stays(tmp_path, monkeypatch):
     remove_dead_folders()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["offbook-link", "offbook-new", "other"]
     assert (tmp_path / "other" / LOCK).exists()
+
+
+def test_no_temporary_folder_of_ours_outlives_a_kill():
+    sources = Path(private_folder.__file__).parent
+    makers = [
+        str(path.relative_to(sources))
+        for path in sources.rglob("*.py")
+        if "TemporaryDirectory(" in (text := path.read_text()) or "mkdtemp(" in text or "mkstemp(" in text
+    ]
+    assert makers == []

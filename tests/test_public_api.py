@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import offbook
+from offbook.errors import InputError
 from offbook.lazy_names import PUBLIC_MODULES, public_names
 from offbook.session import provider
 
@@ -177,3 +178,10 @@ def test_no_two_modules_import_each_other_when_they_are_loaded():
     assert len(graph) > 300
     assert "offbook.errors" in graph["offbook.pytest_plugin.fixture"]
     TopologicalSorter(graph).prepare()  # raises CycleError, with the modules of the cycle
+
+
+def test_an_option_that_serving_does_not_have_is_refused_with_the_one_that_is_meant():
+    with pytest.raises(InputError) as caught:
+        offbook.serving(upstream="https://api.openai.com")
+    assert caught.value.reason == "there is no option 'upstream'"
+    assert "did you mean 'upstreams'?" in caught.value.hint

@@ -68,9 +68,10 @@ def complaint(declare, place):
             {"type": "stream_truncate", "raise": "Boom"},
             "stream_truncate raise=Boom",
             "raise",
-            "unknown value 'Boom'",
+            "'Boom' is no exception of Python, httpx or offbook",
             (
-                "one of: ConnectionError, TimeoutError, clean, cut, error_event, malformed; "
+                "clean, cut, error_event, malformed, or an exception like ConnectionError, ValueError or "
+                "httpx.ReadError; "
                 'for example {"type":"stream_truncate","raise":"ConnectionError"}'
             ),
         ),

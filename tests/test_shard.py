@@ -67,7 +67,7 @@ def test_missing_shards_are_named():
 
 
 def test_a_shard_that_is_there_twice_is_named():
-    assert "part2.json: the shard 2/3 is there twice: it is part2.json, too" in refusal(parts(1, 2, 2))
+    assert "part2.json: the shard 2/3 appears twice: it is part2.json, too" in refusal(parts(1, 2, 2))
 
 
 def test_a_shard_of_a_run_with_another_number_of_shards_is_named():
@@ -89,7 +89,7 @@ def test_a_shard_that_ended_early_is_named():
 def test_cases_that_were_added_or_removed_by_hand_are_noticed():
     first, second = parts(1, 2, count=2)
     check_ids([(first, ["a"]), (second, ["b", "c"])], 3, noun="case")
-    with pytest.raises(InputError, match=r"part1\.json: the case 'a' is there twice"):
+    with pytest.raises(InputError, match=r"part1\.json: the case 'a' appears twice"):
         check_ids([(first, ["a"]), (second, ["a"])], 2, noun="case")
     with pytest.raises(InputError, match="there are 2 cases, and the run has 3"):
         check_ids([(first, ["a"]), (second, ["b"])], 3, noun="case")

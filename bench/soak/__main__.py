@@ -14,7 +14,19 @@ from rich.table import Table
 
 import offbook
 from bench.console import new_console
-from bench.soak import explore, intruders, kills, leaks, maintenance, mcp
+from bench.soak import (
+    explore,
+    intruders,
+    killed_explorations,
+    killed_tests,
+    kills,
+    leaks,
+    maintenance,
+    mcp,
+    proxied,
+    requests,
+    written,
+)
 from bench.soak.front import Front, Outcome
 from bench.soak.fuzz import front as fuzz
 from bench.soak.memory import Growth, Sample, growth, sample
@@ -136,9 +148,14 @@ PARTS = {"gateway": _soak, "repeats": _repeat, "wire": _hold}
 FRONTS: dict[str, Front] = {
     "maintenance": maintenance.attack,
     "kills": kills.attack,
+    "killed_tests": killed_tests.attack,
+    "killed_explorations": killed_explorations.attack,
     "mcp": mcp.attack,
+    "requests": requests.attack,
+    "proxied": proxied.attack,
     "explore": explore.attack,
     "leaks": leaks.attack,
+    "written": written.attack,
     "intruders": intruders.attack,
     "fuzz": fuzz.attack,
 }

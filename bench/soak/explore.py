@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from bench.explored_programs import descendants
 from bench.programs.openai_function import refund_agent
-from bench.soak.front import Outcome
+from bench.soak.front import LONG_S, Outcome
 from bench.soak.memory import Sample, growth, sample
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
@@ -23,7 +23,7 @@ from offbook.subjects.program.program import ProgramSubject
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "plain_http.py"
 WORKERS, MAX_TURNS = 2, 8
-LONG_S, MANY_CASES = 60.0, 5_000
+MANY_CASES = 5_000
 ANSWERS = {
     "_version": 2,
     "any": [

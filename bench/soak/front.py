@@ -10,6 +10,8 @@ from typing import Protocol
 from msgspec import Struct, field
 
 EXAMPLES = 5
+LONG_S = 60.0
+"""From how many seconds on a front makes the trials that it promises, however long they take."""
 
 
 class Outcome(Struct, kw_only=True):
@@ -40,10 +42,10 @@ class Front(Protocol):
     def __call__(self, *, seconds: float, seed: int) -> Outcome: ...
 
 
-def rounds(seconds: float) -> Iterator[int]:
-    """Numbers from 0 while the time lasts; always one."""
-    end_s = time.monotonic() + seconds
+def rounds(seconds: float, *, fewest: int = 1) -> Iterator[int]:
+    """Numbers from 0 while the time lasts; so many at least if that is long, and always one."""
+    end_s, fewest = time.monotonic() + seconds, fewest if seconds >= LONG_S else 1
     for number in count():
         yield number
-        if time.monotonic() >= end_s:
+        if time.monotonic() >= end_s and number + 1 >= fewest:
             return

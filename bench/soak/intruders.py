@@ -22,6 +22,7 @@ import orjson
 from bench.soak.front import Outcome, rounds
 from bench.soak.memory import Sample, growth, sample
 from offbook import serving
+from offbook.wire.server.access import token_path
 from offbook.wire.server.wire_server import WireServer
 
 CROWD = 200
@@ -48,10 +49,9 @@ AMBIGUOUS = (
     "x: a\ncontent-length: {0}\r\n",
     "host: localhost\r\ncontent-length: {0}\r\n",
 )
-SMUGGLED = (
-    b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-offbook-session: smuggled\r\n"
-    b"content-length: 2\r\n\r\n{}"
-)
+SMUGGLED = "host: localhost\r\nx-offbook-session: smuggled\r\ncontent-length: 2\r\n\r\n{}"
+STRANGE_TOKENS = ("", "/t/", "/t/{half}", "/t/{all}x", "/T/{all}", "/t/%2e/{all}", "//t/{all}", "/x/../t/{all}")
+"""How a path begins that does not have the token."""
 PAGES = (("GET", "/_offbook/sessions"), ("POST", "/v1/chat/completions"), ("PUT", "/_offbook/sessions/x"))
 TOO_LARGE = (b"400", b"413", b"414", b"431")
 
@@ -86,7 +86,14 @@ def attack(*, seconds: float, seed: int) -> Outcome:
     with _server() as (server, paths):
         front = _Front(server, paths, outcome, draw)
         for number in rounds(seconds):
-            for attempt in (front.pretend, front.lead_out, front.smuggle, front.send_too_much, front.crowd_in):
+            for attempt in (
+                front.intrude,
+                front.pretend,
+                front.lead_out,
+                front.smuggle,
+                front.send_too_much,
+                front.crowd_in,
+            ):
                 attempt()
             front.be_honest()
             server.end_session("")
@@ -108,16 +115,22 @@ class _Front:
 
     def __init__(self, server: WireServer, paths: list[str], outcome: Outcome, draw: random.Random) -> None:
         self._server, self._paths, self._outcome, self._draw = server, paths, outcome, draw
-        self._port = int(server.url.rpartition(":")[2])
+        self._port, self._token = server.address[1], server.token
+        self._begin = token_path(self._token)
+
+    def intrude(self) -> None:
+        """Somebody without the token of the server, or with half of it, reads, asks and reports."""
+        half = self._token[: self._draw.randrange(len(self._token))]
+        begin = self._draw.choice(STRANGE_TOKENS).format(half=half, all=self._token)
+        for method, path in (*PAGES, ("POST", "/_offbook/effects"), ("POST", "/_offbook/tools")):
+            before = len(self._paths)
+            status = self._ask(method, f"{begin}{path}", {}, prefix="")
+            self._expect(status in (400, 401) and len(self._paths) == before, f"{method} {begin}{path}: {status}")
 
     def pretend(self) -> None:
         """A page of another site reads the control endpoints, and uses up answers."""
         headers = self._draw.choice(FOREIGN_HEADERS)
-        for method, path in (
-            ("GET", "/_offbook/sessions"),
-            ("POST", "/v1/chat/completions"),
-            ("PUT", "/_offbook/sessions/x"),
-        ):
+        for method, path in PAGES:
             status = self._ask(method, path, headers)
             self._expect(status == 403, f"{method} {path} with {headers}: {status}")
 
@@ -132,16 +145,17 @@ class _Front:
     def smuggle(self) -> None:
         """A request whose end is unclear hides another one."""
         framing = self._draw.choice(AMBIGUOUS).format(5)
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n{framing}\r\n".encode()
+        line = f"POST {self._begin}/v1/chat/completions HTTP/1.1\r\n"
+        head = f"{line}host: localhost\r\n{framing}\r\n".encode()
         before = len(self._paths)
-        self._send(head + b"0\r\n\r\n" + SMUGGLED)
+        self._send(head + b"0\r\n\r\n" + f"{line}{SMUGGLED}".encode())
         is_through = len(self._paths) != before or any(each.name == "smuggled" for each in self._server.sessions)
         self._expect(not is_through, f"{framing!r} smuggled a request")
 
     def send_too_much(self) -> None:
         """Headers, URLs and bodies above the limits."""
         size = self._draw.randint(70_000, 200_000)
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        head = f"POST {self._begin}/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n".encode()
         for data in (
             head + b"x: " + b"a" * size + b"\r\n\r\n",
             head + b"x: y\r\n" * 5_000 + b"\r\n",
@@ -159,7 +173,8 @@ class _Front:
         crowd = [socket.create_connection(("127.0.0.1", self._port), PATIENCE_S) for _ in range(CROWD)]
         for connection in crowd:
             with suppress(OSError):
-                connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: loc"[: self._draw.randint(0, 48)])
+                head = f"POST {self._begin}/v1/chat/completions HTTP/1.1\r\nhost: loc".encode()
+                connection.sendall(head[: self._draw.randint(0, len(head))])
         self.be_honest()
         for connection in crowd:
             connection.close()
@@ -186,10 +201,11 @@ class _Front:
         if not holds:
             self._outcome.lose(example)
 
-    def _ask(self, method: str, path: str, headers: dict[str, str]) -> int:
+    def _ask(self, method: str, path: str, headers: dict[str, str], *, prefix: str | None = None) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
         try:
-            connection.putrequest(method, path, skip_host="host" in headers)
+            prefix = self._begin if prefix is None and path.startswith("/") else prefix or ""
+            connection.putrequest(method, prefix + path, skip_host="host" in headers)
             for name, value in headers.items():
                 connection.putheader(name, value)
             connection.putheader("content-length", str(len(BODY)))

@@ -34,13 +34,13 @@ def attack(*, seconds: float, seed: int) -> Outcome:
         random = Random(f"{seed}:{number}")
         for kind, (text, part) in fake_secrets(random).items():
             outcome.trials += 1
-            for place, written in _written(_surrounded(text, random), redactor, random).items():
+            for place, written in _written(surrounded(text, random), redactor, random).items():
                 if part in written or json.dumps(part)[1:-1] in written:
                     outcome.lose(f"seed {seed}, round {number}: {kind} in {place}")
     return outcome
 
 
-def _surrounded(text: str, random: Random) -> str:
+def surrounded(text: str, random: Random) -> str:
     before, after = (" ".join(random.choices(WORDS, k=random.randrange(6))) for _ in range(2))
     return f"{before}{random.choice(NOT_LETTERS[1:])}{text}{random.choice(NOT_LETTERS[1:])}{after}"
 

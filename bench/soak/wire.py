@@ -101,7 +101,7 @@ def _hold(
 
 
 def _judge(console: Console, crowd: Crowd, looks: list[Look], files: int | None) -> list[str]:
-    last, grown = looks[-1].held, _growth(looks[1:])
+    last, grown = looks[-1].held, growth_of(looks[1:])
     ends = ", ".join(f"{manner} {count:,}" for manner, count in crowd.ends.most_common())
     console.print(f"streams  {looks[-1].streams:,}: {ends}; {SESSIONS} sessions, each with a text of its own")
     console.print(f"server   {last.files} files and {last.tasks} tasks behind them, {files} files before")
@@ -113,7 +113,7 @@ def _judge(console: Console, crowd: Crowd, looks: list[Look], files: int | None)
     return complaints + ([] if grown.is_flat else [f"the server's memory stays flat: {message}"])
 
 
-def _growth(looks: list[Look]) -> Growth:
+def growth_of(looks: list[Look]) -> Growth:
     """How much more the last look shows than the first."""
     first, last = looks[0], looks[-1]
     blocks, resident_mb = last.held.blocks - first.held.blocks, last.held.resident_mb - first.held.resident_mb

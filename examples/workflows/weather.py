@@ -1,4 +1,4 @@
-"""The tool of tool_loop.yaml and fault_replay.yaml."""
+"""The tool of tool_loop.yaml and ../fault_replay.yaml."""
 
 WEATHER = {"Bergen": "rain", "Oslo": "sun"}
 

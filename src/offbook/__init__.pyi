@@ -55,6 +55,7 @@ from offbook.tools import ToolDef as ToolDef
 from offbook.tools import ToolSpec as ToolSpec
 from offbook.tools import tool as tool
 from offbook.tools.effects import effect as effect
+from offbook.tools.effects import reached as reached
 from offbook.wire.api import StandIn as StandIn
 from offbook.wire.api import http_client as http_client
 from offbook.wire.api import sync_http_client as sync_http_client

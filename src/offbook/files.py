@@ -93,7 +93,7 @@ def open_output(path: str | os.PathLike[str], *, append: bool = False) -> int:
         fd = os.open(path, flags | _SAFE, 0o666)
     except OSError as error:
         if error.errno == errno.ENXIO and Path(path).is_fifo():
-            raise OSError(errno.ENXIO, "nobody reads from this pipe") from None
+            raise OSError(errno.ENXIO, "nothing reads from this pipe") from None
         raise
     os.set_blocking(fd, True)
     return fd

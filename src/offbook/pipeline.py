@@ -21,14 +21,14 @@ from offbook.events import NULL_SINK, Sink
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, inject_tools
 from offbook.gateway.gateway import DEFAULT_RETRY, ProviderGateway
 from offbook.providers.provider import Provider
-from offbook.recording.stores.locate import open_store
 from offbook.session.injector import refuse_crash
 from offbook.session.log import Faulted, Log, Served
 from offbook.session.numbers import CallNumbers
 from offbook.session.provider import MockProvider
-from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools, replay_tools
+from offbook.session.replayed_tools import ClosableToolbox, ReplayedTools
 from offbook.tools import ToolDef
 from offbook.vendors import CODEC_NAMES, VENDOR_OF
+from offbook.workflow.engine.mocked import mock_provider, replayed_tools, responses_path
 from offbook.workflow.file.schema import ConfigDefinition
 from offbook.workflow.file.tree import Endpoint
 
@@ -164,7 +164,7 @@ async def open_pipeline(
     if not isinstance(mode, Harnessed):
         mode = resolve_mode(mode, config, models)
     async with AsyncExitStack() as stack:
-        mock = _mock_provider(config, mode, Path(folder), sink) if isinstance(mode, Mock | Replay) else None
+        mock = _mock_of(config, mode, Path(folder), sink) if isinstance(mode, Mock | Replay) else None
         fault_log = FaultLog()
         factory = _ProviderFactory(
             config=config,
@@ -273,7 +273,7 @@ class _ProviderFactory(Struct, frozen=True, kw_only=True):
             hint = "config: {provider: …}, or --provider; one of: " + ", ".join([*CODEC_NAMES, "mock"])
             raise InputError("no provider is set", source="config", place="provider", hint=hint)
         if endpoint.provider == "mock":
-            return _mock_provider(self.config, Mock(lenient=not self.config.strict), self.folder, self.sink)
+            return _mock_of(self.config, Mock(lenient=not self.config.strict), self.folder, self.sink)
         return live_provider(endpoint.provider, base_url=endpoint.base_url)
 
 
@@ -298,45 +298,17 @@ def live_provider(name: str, *, base_url: str | None = None) -> Provider:
     return PROVIDERS[name](api_key=key or "", base_url=base_url or "")
 
 
-def _mock_provider(config: ConfigDefinition, mode: Mock | Replay, folder: Path, sink: Sink) -> MockProvider:
-    return MockProvider(
-        _responses_path(config, mode, folder),
-        strict=_is_strict(mode),
-        latency_model=config.latency_model,
-        latency_ms=config.latency_ms,
-        sink=sink,
-    )
+def _mock_of(config: ConfigDefinition, mode: Mock | Replay, folder: Path, sink: Sink) -> MockProvider:
+    return mock_provider(config, _path_of(config, mode, folder), strict=_is_strict(mode), sink=sink)
 
 
 def _is_strict(mode: Mock | Replay) -> bool:
     return not (mode.lenient if isinstance(mode, Mock) else mode.allow_default_fallback)
 
 
-def _responses_path(config: ConfigDefinition, mode: Mock | Replay, folder: Path) -> str | None:
-    """Return the path of the recording to replay, if there is one.
-
-    Raises:
-        InputError: the config names one outside of the folder. Only the caller may, by the path of the mode.
-    """
-    if mode.path is not None or config.responses_file is None:
-        return mode.path
-    scheme, separator, path = config.responses_file.rpartition(":///")
-    if not _is_inside(folder, path):
-        raise InputError(
-            f"{config.responses_file} leaves the folder of the workflow",
-            source="config",
-            place="responses_file",
-            hint="to use it all the same, name it yourself: offbook replay FLOW --recording PATH",
-        )
-    return f"{scheme}{separator}{folder / path}"
-
-
-def _is_inside(folder: Path, path: str) -> bool:
-    """Return whether a path leads to something in the folder, through links as well."""
-    try:
-        return not Path(path).is_absolute() and (folder / path).resolve().is_relative_to(folder.resolve())
-    except (OSError, ValueError, RuntimeError):
-        return False
+def _path_of(config: ConfigDefinition, mode: Mock | Replay, folder: Path) -> str | None:
+    """Return the recording to replay, if there is one. Only the caller may name one outside of the folder."""
+    return responses_path(config, folder) if mode.path is None else mode.path
 
 
 def _tool_recordings(
@@ -344,20 +316,11 @@ def _tool_recordings(
 ) -> Iterator[ClosableToolbox]:
     """Yield the recorder or the replay of tools, as the mode requires."""
     if isinstance(mode, Mock | Replay):
-        path = _responses_path(config, mode, folder)
-        if path is not None and _has_tool_exchanges(path):
-            latency_model, latency_ms = config.latency_model, config.latency_ms
-            yield replay_tools((), path, strict=_is_strict(mode), latency_model=latency_model, latency_ms=latency_ms)
+        tools = replayed_tools(config, _path_of(config, mode, folder), strict=_is_strict(mode))
+        if tools is not None:
+            yield tools
         return
     if isinstance(mode, Record):
         from offbook.session.recording_tools import record_tools  # noqa: PLC0415 - a replay does not need it
 
         yield record_tools((), mode.path, record=mode.record, first_to=calls)
-
-
-def _has_tool_exchanges(path: str) -> bool:
-    reader = open_store(path).read()
-    try:
-        return len(reader.tools) > 0
-    finally:
-        reader.close()

@@ -77,7 +77,7 @@ def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
     """Return a hint for msgspec's error at `path` in an object of this shape: what is allowed there."""
     kinds = {info.encode_name: info.type for info in struct_fields(shape)}
     if not kinds:
-        return "it has no fields beside type"
+        return "it has no fields besides type"
     if unknown := re.search(r"unknown value '(.*)'", reason):
         values = get_args(kinds[path.lstrip(".")])
         return " ".join(filter(None, [did_you_mean(unknown[1], values), f"one of: {', '.join(values)}"]))
@@ -152,7 +152,7 @@ def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
     names: set[str] = set()
     for name, _ in pairs:
         if name in names:
-            raise RepeatedKeyError(f"the key {shorten(name)!r} is there twice")
+            raise RepeatedKeyError(f"the key {shorten(name)!r} appears twice")
         names.add(name)
 
 

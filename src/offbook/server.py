@@ -24,6 +24,7 @@ from offbook.messages import JsonObject
 from offbook.private_folder import PrivateFolder
 from offbook.recording.latency import Latency
 from offbook.session.log import Log
+from offbook.text import did_you_mean
 from offbook.wire.options import LOOPBACK, ServingOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import MAX_CALLS
@@ -252,6 +253,9 @@ def serving(
         InputError: an option or the config is invalid, a recording cannot be read, or the server cannot listen at the
             address.
     """
+    if unknown := sorted(options.keys() - {*WireOptions.__struct_fields__}):
+        hint = did_you_mean(unknown[0], WireOptions.__struct_fields__, kind="options")
+        raise InputError(f"there is no option {unknown[0]!r}", source="serving", hint=hint)
     given = WireOptions(recording=recording, **options)
     if mcp is None:
         return WireServer(given, host=host, port=port, api_key=api_key, token=token)

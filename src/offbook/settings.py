@@ -169,15 +169,15 @@ class ToolSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
         bool | str,
         Option("A repeated call changes nothing: with the same arguments, or with the same value of this argument."),
     ] = False
-    undoes: Annotated[str | None, Option("The tool undoes what this other tool did.")] = None
-    may_remain: Annotated[bool, Option("What the tool changed may stand when a run gives up.")] = False
+    undoes: Annotated[str | None, Option("The tool undoes this other tool.")] = None
+    may_remain: Annotated[bool, Option("The tool's changes may remain when a run gives up.")] = False
     failed: Annotated[
-        str | None, Option("A result that this pattern matches says that the tool has failed.", metavar="REGEX")
+        str | None, Option("A result that matches this pattern means that the tool failed.", metavar="REGEX")
     ] = None
     optional: Annotated[bool, Option("A run may go on without the tool.")] = False
-    function: Annotated[
-        str | None, Option("Where a program has the tool that no framework announces, as `module:name`.")
-    ] = None
+    function: Annotated[str | None, Option("Where to find a tool that no framework announces, as `module:name`.")] = (
+        None
+    )
     run: Annotated[bool, Option("Run the tool for real in a replay.")] = False
 
 

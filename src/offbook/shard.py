@@ -93,7 +93,7 @@ def check_parts(parts: Sequence[ShardPart]) -> None:
     for part in parts:
         same = known.setdefault(part.shard.number, part)
         if same is not part:
-            reason = f"the shard {part.shard} is there twice: it is {same.source}, too"
+            reason = f"shard {part.shard} appears twice: also in {same.source}"
             raise InputError(reason, source=part.source, hint="name each shard once")
     for part in parts:
         if not part.is_complete:
@@ -139,7 +139,7 @@ def check_ids(parts: Sequence[tuple[ShardPart, Sequence[str]]], expected: int, *
     for part, ids in parts:
         doubled = next((each for each in ids if counts[each] > 1), None)
         if doubled is not None:
-            raise InputError(f"the {noun} {doubled!r} is there twice", source=part.source, hint="run the shards again")
+            raise InputError(f"the {noun} {doubled!r} appears twice", source=part.source, hint="run the shards again")
     if len(counts) != expected:
         reason = f"there are {pluralize(len(counts), noun)}, and the run has {expected:,}"
         raise InputError(reason, source="merge", hint="the reports were changed: run the shards again")

@@ -168,7 +168,7 @@ def paying(write):
         ("tool=refnd: tool_lost", "tool: no step calls a tool 'refnd'\n  hint: did you mean 'refund'?"),
         ("tool=xyz: tool_lost", "hint: tools: audit, refund"),
         ("tool=refund step=pay: tool_lost", "step: a tool call does not have this"),
-        ("step=pay: tool_lost", "tool_lost is a fault of tools, and the site has no tool\n  hint: add the tool"),
+        ("step=pay: tool_lost", "tool_lost is a tool fault, and the site has no tool\n  hint: add the tool"),
     ],
 )
 @pytest.mark.parametrize("command", [["run"], ["replay", "--recording", "run.json"]], ids=["run", "replay"])
@@ -306,6 +306,8 @@ def test_a_file_that_is_no_state_is_bad_input(tmp_path, text, said):
 def test_a_file_that_is_not_there_is_bad_input(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         state(file=str(tmp_path / "state.json"))
+    with pytest.raises(InputError, match=r"for one key: --set 'name=Ada L'"):
+        state(file="name=Ada L")
 
 
 def test_commands_take_settings_and_a_file(run, greet, write):

@@ -1,5 +1,6 @@
 """What commands do that are to record where something is recorded already: ask for a mode, or say that they add."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,11 @@ import pytest
 from tests.cli import flows, scenes
 from tests.cli.programs import ASK
 
+RUN = ["run", "flow.yaml", "--record", "run.json"]
 RECORDED = '{"_version": 2, "hello": {"content": "Hello!"}, "_tools": {"one.add": [{"result": 3}]}}'
 ASKING = {
     "exec": ["exec", "--record", "run.json", "--", *ASK, "Hi"],
     "exec, quiet": ["exec", "--quiet", "--record", "run.json", "--", *ASK, "Hi"],
-    "run": ["run", "flow.yaml", "--record", "run.json"],
     "test": ["test", "--record", "run.json"],
     "serve": ["serve", "--record", "run.json"],
     "serve, in processes": ["serve", "--record", "run.json", "-o", "processes=2"],
@@ -36,6 +37,17 @@ def test_a_recording_with_exchanges_is_not_written_to_before_a_mode_is_named(run
     assert (tmp_path / "run.json").read_text() == RECORDED
 
 
+def test_a_workflow_recorded_again_is_added_and_says_so_in_one_line(run, write, tmp_path, monkeypatch):
+    write("flow.yaml", flows.GREET.replace("openai", "mock"))
+    monkeypatch.chdir(tmp_path)
+    assert run(*RUN)[0] == 0
+    code, _, err = run(*RUN)
+    assert code == 0
+    assert err == "offbook: run.json has 2 exchanges: this run is added to them; --record-mode fresh replaces them\n"
+    recorded = json.loads((tmp_path / "run.json").read_text())
+    assert [len(entry) for key, entry in recorded.items() if not key.startswith("_")] == [2, 2]
+
+
 def test_a_recording_of_failures_alone_is_called_so(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
@@ -49,7 +61,7 @@ def test_a_recording_of_failures_alone_is_called_so(run, tmp_path, monkeypatch):
     assert "already" not in err
 
 
-@pytest.mark.parametrize("arguments", [ASKING["exec"], ASKING["run"]], ids=["exec", "run"])
+@pytest.mark.parametrize("arguments", [ASKING["exec"], RUN], ids=["exec", "run"])
 def test_a_recording_without_exchanges_needs_no_mode(run, write, arguments, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
     write("flow.yaml", flows.GREET.replace("model: demo", "model: demo, retry: {max_retries: 0}"))

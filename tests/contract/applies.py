@@ -46,6 +46,7 @@ LEFT_OUT = {
     "sessions of their own": on(("provider", "tools"), OBJECT),
     "sessions": on(("provider", "tools"), OBJECT)
     | on("websocket", "a client that connects again starts from the handshake"),
+    "an environment": on(TOOLS, "arguments are the words of a model"),
     "homes in any order": on("websocket", "messages come in the order of the session"),
     "call numbers": on("websocket", AGAIN),
     "calls of all keys": on(TOOLS, "calls are counted by tool") | on("websocket", CHAIN),

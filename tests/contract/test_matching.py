@@ -205,6 +205,45 @@ def test_an_equal_request_comes_before_one_of_another_home(face, replaying):
     assert run.ask("read /home/bob/x", "greet") == said("one")
 
 
+FOLDERS = ("read /tmp/pytest-of-ann/pytest-3/notes", "read /tmp/pytest-of-bob/pytest-11/notes")
+IDS = ("6a204bd8-9f14-4c1b-8a55-0d2c5f0a7f11", "0f9d3c52-77aa-4e0e-b7c9-6f1b2f6a9c03")
+
+
+@over("home folders")
+def test_a_request_that_differs_in_a_temporary_folder_alone_is_answered(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", FOLDERS[0])]})
+    assert run.ask(FOLDERS[1], "greet") == said("one")
+    assert (run.misses, run.unused()) == ([], [])
+
+
+@over("home folders")
+def test_an_answer_that_names_what_is_called_otherwise_now_is_refused(face, replaying):
+    run = replaying(face, {"greet": [Entry("look into /tmp/pytest-of-ann/pytest-3", FOLDERS[0])]})
+    assert run.ask(FOLDERS[1], "greet").kind == "miss"
+
+
+@over("home folders that count")
+def test_an_exact_replay_answers_equal_requests_alone(face, replaying):
+    rules = {"_meta": {"normalise": {"exact": True}}}
+    run = replaying(face, {"greet": [Entry("one", FOLDERS[0])]}, more=rules)
+    assert run.ask(FOLDERS[1], "greet").kind == "miss"
+    assert run.ask(FOLDERS[0], "greet") == said("one")
+
+
+@over("an environment")
+def test_what_a_program_says_of_its_run_does_not_count(face, replaying):
+    old, new = (f"<env>session id: {each}</env> Who are you?" for each in IDS)
+    run = replaying(face, {"greet": [Entry("one", old)]})
+    assert run.ask(new.replace("Who are", "Where are"), "greet").kind == "miss"
+    assert run.ask(new, "greet") == said("one")
+
+
+@over("home folders")
+def test_the_same_words_of_a_user_do_count(face, replaying):
+    run = replaying(face, {"greet": [Entry("one", f"resume session id: {IDS[0]}")]})
+    assert run.ask(f"resume session id: {IDS[1]}", "greet").kind == "miss"
+
+
 @over("home folders that count")
 def test_home_folders_count_if_the_recording_says_so(face, replaying):
     rules = {"_meta": {"normalise": {"home_paths": False}}}

@@ -37,13 +37,12 @@ WITHOUT_EXAMPLES = {
     *(
         "wire-frameworks",
         "wire-node",
-        "wire/faults",
         "wire/protocols",
         "faults/clients",
         "faults/kinds",
         "faults/recordings",
     ),
-    *("explore/cluster", "explore/mcp", "explore/programs", "explore/regressions", "explore/virtual-time"),
+    *("explore/cluster", "explore/programs", "explore/virtual-time"),
     *(
         "mcp/faults",
         "mcp/protocol",

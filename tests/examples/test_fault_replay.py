@@ -10,7 +10,7 @@ from offbook.pipeline import Live, open_pipeline
 from offbook.recording.stores.locate import open_store
 from offbook.workflow import WorkflowEngine, load_workflow
 
-FOLDER = Path(__file__).parents[2] / "examples" / "workflows"
+FOLDER = Path(__file__).parents[2] / "examples"
 FLOW = load_workflow(FOLDER / "fault_replay.yaml")
 
 

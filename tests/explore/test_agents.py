@@ -13,7 +13,7 @@ import pytest
 
 from tests.explore.zoo import ledger
 from tests.explore.zoo.animals import ANIMALS, twins_of
-from tests.explore.zoo.census import explore
+from tests.explore.zoo.census import bare_findings, explore
 from tests.explore.zoo.programs import PlantedProgram
 from tests.explore.zoo.report import animal, report_of
 
@@ -66,6 +66,30 @@ def test_the_zoo_is_as_large_as_it_is_said_to_be():
     assert len(ANIMALS) >= 170
     assert len(TWINS) >= 140
     assert len(programs) >= 15
+
+
+SHARES = 12
+
+
+@pytest.fixture
+def shares(request, tmp_path, monkeypatch):
+    """A part of the pairs that can be told apart with nothing declared, mixed from all kinds of agents."""
+    monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "ledger"))
+    if not any(Path(__file__).name in name for name in request.config.args):
+        pytest.skip("it takes minutes: name this file, as `make zoo` does")
+    return [each for each in ANIMALS[request.param :: SHARES] if not (each.missing or each.needs_declarations)]
+
+
+@pytest.mark.parametrize("shares", range(SHARES), indirect=True)
+def test_with_nothing_declared_twins_look_better_than_defects_and_four_of_five_have_no_finding(shares, tmp_path):
+    counts, accused = {}, {}
+    for planted in shares:
+        name = f"{planted.kind}: {planted.name}"
+        defect, accused[name] = (bare_findings(planted, twin, tmp_path) for twin in ("defect", "sound"))
+        counts[name] = (len(accused[name]), len(defect))
+    assert {name: each for name, each in counts.items() if each[0] >= each[1]} == {}
+    free = [name for name, found in accused.items() if not found]
+    assert len(free) >= 0.8 * len(accused), [found for found in accused.values() if found]
 
 
 SOME_FAULTS = "http_error 500,empty_response,invalid_tool_args,tool_lost,tool_garbled"

@@ -61,7 +61,7 @@ def test_every_case_is_run_once_behind_two_clean_runs_and_judged():
     exploration = explore(subject)
     assert subject.plans == [
         "no faults",
-        "no faults",
+        "since=1: slow 600",
         "tool=refund call=1: tool_lost",
         "call=1 attempt=1: http_error 401",
         "call=2 attempt=1: http_error 401",

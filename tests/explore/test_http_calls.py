@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from offbook.explore.observer import CallLimits, RaisingHost, RunObserver, chunk_kinds, requested_tools
+from offbook.explore.observer import CallLimits, RaisingHost, RunObserver, chunk_kinds, decoded_response
 from offbook.messages import Request
 from offbook.session.script import ModelScript
 from offbook.wire.backend import WireBackend
@@ -92,7 +92,7 @@ def test_a_client_that_leaves_does_not_wait_any_more():
 def test_a_tool_whose_result_a_later_request_has_was_run(protocol, stream):
     session, observer = watched()
     asking = call_of(protocol, stream=stream, max_tokens=16, tools=(TOOL,))
-    (call,) = requested_tools(parse_request(asking), answer_to(session, asking))
+    (call,) = decoded_response(parse_request(asking), answer_to(session, asking)).tool_calls
     function = {"name": call.tool, "arguments": call.arguments}
     said = {
         "role": "assistant",
@@ -162,7 +162,7 @@ def answered(call, entry, *faults):
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_tools_that_an_answer_asks_for_are_read(protocol, stream):
     call = call_of(protocol, stream=stream, max_tokens=16, tools=(TOOL,))
-    (tool_call,) = requested_tools(*answered(call, ASKING))
+    (tool_call,) = decoded_response(*answered(call, ASKING)).tool_calls
     assert tool_call.tool == "look_up"
     assert tool_call.args == {"word": "tree"}
 
@@ -185,7 +185,7 @@ def test_an_array_is_read_like_a_stream():
     call = call_of("gemini", stream=True, tools=(TOOL,))
     parsed_request, answer = answered(HttpRequest(call.method, call.path, "", call.headers, call.body), ASKING)
     assert parsed_request.is_array
-    assert [call.tool for call in requested_tools(parsed_request, answer)] == ["look_up"]
+    assert [call.tool for call in decoded_response(parsed_request, answer).tool_calls] == ["look_up"]
     assert "tool_call" in chunk_kinds(parsed_request, answer)
 
 
@@ -193,16 +193,16 @@ def test_a_stream_is_read_as_far_as_it_can_be():
     call = call_of(stream=True)
     parsed_request, answer = answered(call, SPEAKING, "call=1 chunk=2: stream_truncate raise=malformed")
     assert chunk_kinds(parsed_request, answer) == ("other", "text")
-    assert requested_tools(parsed_request, answer) == ()
+    assert decoded_response(parsed_request, answer).tool_calls == ()
 
 
 def test_nothing_is_read_from_what_is_no_answer_of_a_model():
     parsed_request = parse_request(call_of())
-    assert requested_tools(parsed_request, whole_response(500, b"{}")) == ()
-    assert requested_tools(parsed_request, whole_response(200, b"<html>")) == ()
+    assert decoded_response(parsed_request, whole_response(500, b"{}")).tool_calls == ()
+    assert decoded_response(parsed_request, whole_response(200, b"<html>")).tool_calls == ()
     assert chunk_kinds(parsed_request, whole_response(200, b"{}")) == ()
     plain = parse_request(HttpRequest("GET", "/v1/models", "", {}, b""))
-    assert requested_tools(plain, whole_response(200, b"{}")) == ()
+    assert decoded_response(plain, whole_response(200, b"{}")).tool_calls == ()
     assert chunk_kinds(plain, whole_response(200, b"{}")) == ()
 
 

@@ -1,6 +1,8 @@
 """What differs between two runs without a fault is not compared."""
 
+import asyncio
 import os
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -11,6 +13,7 @@ from offbook.explore.noise import noise_between
 from offbook.explore.verdict import assess
 from tests.explore.runs import DECLARED, clean_run, fired_run, write_recording
 
+HI = [{"role": "user", "content": "Hi"}]
 NOW = datetime(2026, 11, 18, 12, 3, 4, tzinfo=UTC)
 
 
@@ -55,7 +58,7 @@ def test_all_else_is_compared(first, second, other):
 
 def test_what_cannot_be_masked_is_said():
     (text,) = noise_of("amber", "violet").describe()
-    assert text.startswith("made twice without a fault, the run has two results that differ")
+    assert text.startswith("the results of two runs without a fault differ")
     assert not noise_of("amber", "amber")
 
 
@@ -86,3 +89,34 @@ def test_an_exploration_says_once_what_it_does_not_compare(tmp_path):
     assert list(exploration.clean.noise.describe()) == [
         "1 place of the result differs from run to run and is not compared: booked by …"
     ]
+
+
+async def tells_the_time(harness):
+    begun_s = time.monotonic()
+    await harness.gateway.complete([{"role": "user", "content": "Book"}], "m", step_id="book")
+    return {"said": f"booked in {time.monotonic() - begun_s:.1f} s", "finished": time.time_ns()}
+
+
+async def is_impatient(harness):
+    try:
+        async with asyncio.timeout(0.5):
+            return int((await harness.provider.complete(HI, "m", step_id="book")).content)
+    except TimeoutError:
+        return 40
+
+
+def explored(agent, tmp_path, content, faults):
+    recording = write_recording(tmp_path / "run.json", {"book": [{"content": content}]})
+    return explore_function(agent, recording, faults=faults, workers=1)
+
+
+def test_durations_and_times_of_a_virtual_clock_are_not_compared(tmp_path):
+    exploration = explored(tells_the_time, tmp_path, "Done.", "slow,http_error 500")
+    assert {each.title for each in exploration.results} <= {"recovered", "failed cleanly"}
+    assert exploration.counts["recovered"] > 1
+
+
+def test_what_an_impatient_run_says_instead_is_compared(tmp_path):
+    exploration = explored(is_impatient, tmp_path, "30", "slow")
+    assert not exploration.clean.noise
+    assert {each.title for each in exploration.results} == {"different result"}

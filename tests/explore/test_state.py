@@ -49,7 +49,7 @@ def test_ids_and_times_of_a_state_are_masked_and_counts_are_not():
     counted = with_noise(clean_run(state={"paid": 1}), clean_run(state={"paid": 2}))
     assert assess(fired_run(state={"paid": 3}), counted).title == "recovered"
     (text,) = counted.noise.describe()
-    assert text.startswith("made twice without a fault, the run leaves two states, which are not compared")
+    assert text.startswith("two runs without a fault leave different states, which are not compared")
 
 
 def test_bytes_files_folders_and_databases_are_compared_by_what_they_mean(tmp_path):
@@ -108,7 +108,7 @@ def test_a_function_that_is_explored_may_say_what_state_is(tmp_path):
     assert explored(tmp_path) == {"wrong effect"}
     assert explored(tmp_path, state=lambda: BALANCE["now"]) == {"recovered"}
     assert explored(tmp_path, state=lambda run: [run.result, BALANCE]) == {"recovered"}
-    with pytest.raises(InputError, match="expected a function that is not async"):
+    with pytest.raises(InputError, match="expected a synchronous function"):
         explored(tmp_path, state=3)
 
 

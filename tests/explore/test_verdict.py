@@ -466,6 +466,7 @@ def test_a_run_that_gave_up_leaves_a_part_behind(verdict, effects, error):
 CHARGED = Effect(tool="charge_card", arguments={"order": 7, "euros": 30})
 SHIPPED = Effect(tool="ship", arguments={"order": 7})
 INVOICES = tuple(Effect(tool="book_invoice", arguments={"number": number}) for number in ("R-1", "R-2"))
+NUMBERED = tuple(Effect(tool="book_invoice", arguments={"number": number}) for number in (1, 2))
 
 
 @pytest.mark.parametrize(
@@ -479,6 +480,10 @@ INVOICES = tuple(Effect(tool="book_invoice", arguments={"number": number}) for n
         ("failed partway", (CHARGED, SHIPPED), None, {"ok": False, "charge": True}),
         ("failed partway", INVOICES, "^Partial", "Partial: 1 of 2 booked. Not booked: R-2. Please book it by hand."),
         ("left behind", INVOICES, "^Partial", "Partial: nothing was booked. Please book all invoices again."),
+        ("failed partway", NUMBERED, "^Partial", "Partial: 1 of 2 booked. Not booked: 2. Please book it by hand."),
+        ("left behind", NUMBERED, "^Partial", "Partial: nothing was booked. Please book both again."),
+        ("failed partway", INVOICES, "^一部", "一部のみ完了。請求書R-1は記帳済みです。"),
+        ("left behind", INVOICES, "^一部", "一部のみ完了。請求書R-10は記帳済みです。"),
     ],
 )
 def test_a_result_that_gives_up_names_what_stands_in_other_words(verdict, effects, gave_up, result):
@@ -492,6 +497,32 @@ def test_a_field_that_repeats_what_was_asked_for_claims_no_effect():
     clean = clean_run(result={"order": 42, "status": "done"}, effects=(PAID,), tools=(refund,))
     assert assess(fired_run(result={"order": 42, "status": "open"}), clean).title == "different outcome"
     assert assess(fired_run(result={"order": 42, "status": "done", "n": 1}), clean).title == "missing effect"
+
+
+CALLED = Effect(tool="call_a_person", arguments={"order": 42})
+GAVE_UP = RunFailure("gave up", "exit 1", "")
+MAY_REMAIN = {"call_a_person": ToolDeclaration(side_effect=True, may_remain=True)}
+MISUSED = ToolDeclaration(side_effect=True, undoes="book_flight")
+
+
+@pytest.mark.parametrize(
+    ("title", "run"),
+    [
+        ("undecided", {"effects": (BOOKED, CALLED), "error": GAVE_UP}),
+        ("undecided", {"effects": (BOOKED, CALLED), "error": DECLARED}),
+        ("undecided", {"effects": (BOOKED, CALLED), "result": {"ok": False}}),
+        ("wrong effect", {"effects": (BOOKED, CALLED), "result": {"ok": True}}),
+        ("wrong effect", {"effects": (BOOKED, CALLED, CALLED), "error": GAVE_UP}),
+        ("wrong effect", {"effects": (replace(BOOKED, arguments={}),), "error": GAVE_UP}),
+        ("wrong effect", {"effects": (BOOKED, CALLED), "error": UNDECLARED}),
+        ("wrong effect", {"effects": (CALLED,), "error": GAVE_UP, "declarations": {"call_a_person": MISUSED}}),
+        ("failed partway", {"effects": (CALLED,), "error": GAVE_UP, "declarations": MAY_REMAIN}),
+        ("left behind", {"effects": (BOOKED, CALLED), "error": GAVE_UP, "declarations": MAY_REMAIN}),
+    ],
+)
+def test_what_only_a_run_that_gives_up_does_is_wrong_if_it_is_known_to_be_no_remedy(title, run):
+    clean = clean_run(result={"ok": True}, effects=(BOOKED, PAID))
+    assert assess(fired_run(**{"result": None, **run}), clean).title == title
 
 
 def test_an_effect_that_may_remain_is_not_left_behind():
@@ -520,6 +551,7 @@ def test_a_value_that_other_tools_have_does_not_name_an_effect():
     ("verdict", "result", "clean"),
     [
         ("missing effect", "Order 42 is refunded. We are closed tomorrow.", "Order 42 is refunded."),
+        ("missing effect", "注文42の返金が完了しました。またどうぞ。", "注文42の返金が完了しました。ありがとう。"),
         ("missing effect", "Auftrag 42 ist erstattet! Bis bald.", "Auftrag 42 ist erstattet. Schönen Tag."),
         ("missing effect", {"text": "a", "refunded": True}, {"text": "b", "refunded": True}),
         ("missing effect", "Guten Tag.\nErstattet: R-9.", "Hallo.\nErstattet: R-9."),

@@ -177,7 +177,7 @@ SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
         ("everywhere: timeout aftr_ms=5", "", "unknown field 'aftr_ms'", "did you mean 'after_ms'? fields: after_ms"),
         ("everywhere: timeout after_ms.x=5", "", "unknown field 'after_ms.x'", "did you mean 'after_ms'?"),
         ("everywhere: connection_reset 5", "", "'5' is one word too many", "put text that has spaces in double quotes"),
-        ("everywhere: connection_reset a=5", "", "unknown field 'a'", "it has no fields beside type"),
+        ("everywhere: connection_reset a=5", "", "unknown field 'a'", "it has no fields besides type"),
         ("everywhere: http_error", "", "the field status_code is missing", "for example 'everywhere: http_error 503'"),
         ("call=2: http_error 5", "status_code", "of at least 100, got 5", "for example 'call=2: http_error 503'"),
         ("call=2: http_error 500 headers=5", "headers", "expected an object, got 5", "for example 'call=2: http_error"),
@@ -185,8 +185,8 @@ SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
         (
             "everywhere: stream_truncate raise=Boom",
             "raise",
-            "unknown value 'Boom'",
-            "one of: ConnectionError, TimeoutError, clean, cut, error_event, malformed; for example 'everywhere: ",
+            "'Boom' is no exception of Python, httpx or offbook",
+            "clean, cut, error_event, malformed, or an exception like ConnectionError, ValueError or httpx.ReadError; ",
         ),
         ("chunk=3: slow_drip", "chunk", "slow_drip does not fire inside a stream", "use stream_truncate"),
         (
@@ -201,7 +201,7 @@ SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
         (
             "call=1: tool_lost",
             "tool",
-            "tool_lost is a fault of tools, and the site has no tool",
+            "tool_lost is a tool fault, and the site has no tool",
             "add the tool, like 'tool=",
         ),
         (

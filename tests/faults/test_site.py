@@ -127,7 +127,7 @@ def test_of_a_call_of_a_tool_nothing_but_its_number_can_be_set(condition):
 
 def test_faults_of_models_and_of_tools_fire_at_their_own_kind_alone():
     with pytest.raises(
-        InputError, match="tool_lost is a fault of tools, and the site has no tool\n  hint: add the tool, like "
+        InputError, match="tool_lost is a tool fault, and the site has no tool\n  hint: add the tool, like "
     ):
         At(call=1).fail(ToolLost())
     with pytest.raises(

@@ -1,12 +1,22 @@
 """The stream_truncate fault."""
 
 import asyncio
+import pickle
 
+import httpx
+import httpx2
 import pytest
 
 from offbook import At, FaultInjector, FaultPlan, MockProvider, Request, Response, StreamEnd, ToolCall, run
-from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
-from offbook.faults import SlowDrip
+from offbook.errors import (
+    InputError,
+    MalformedResponseError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+    RateLimitError,
+)
+from offbook.faults import SlowDrip, parse_fault
 from offbook.messages import ReasoningDelta, TextDelta
 from tests.fakes import Scripted, events_of, user
 
@@ -194,3 +204,39 @@ def test_a_reader_with_less_patience_than_a_drip_takes_gives_up():
         return asyncio.get_running_loop().time()
 
     assert run(work(), virtual_time=True) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("ValueError", (ProviderError, ValueError)),
+        ("OSError", (ProviderConnectionError, OSError)),
+        ("RateLimitError", (RateLimitError,)),
+        ("ReadTimeout", (ProviderTimeoutError, httpx.ReadTimeout)),
+        ("httpx.RemoteProtocolError", (ProviderConnectionError, httpx.RemoteProtocolError)),
+        ("httpx2.ReadError", (ProviderConnectionError, httpx2.ReadError)),
+    ],
+)
+def test_any_exception_by_its_name_is_raised_as_a_provider_error_too(apply, name, kinds):
+    came, error, _ = apply(truncate(after_chunks=1, **{"raise": name}), content="one two")
+    assert came == [TextDelta("one")]
+    assert all(isinstance(error, kind) for kind in kinds)
+    assert error.provider == "mock"
+
+
+@pytest.mark.parametrize("name", ["KeyboardInterrupt", "UnicodeDecodeError", "httpx.HTTPStatusError", "os.system", ""])
+def test_what_cannot_be_raised_with_a_message_is_refused(name):
+    with pytest.raises(InputError) as caught:
+        MockProvider(responses={"a": {"content": "x", "fault": truncate(**{"raise": name})}})
+    assert caught.value.place == "key 'a'.fault.raise"
+
+
+def test_a_named_exception_crosses_processes_as_offbooks_own(apply):
+    _, error, _ = apply(truncate(**{"raise": "httpx.ReadError"}), content="one")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.provider) == (ProviderConnectionError, str(error), "mock")
+
+
+def test_a_plan_keeps_the_name_of_an_exception():
+    line = "call=1: stream_truncate 2 raise=httpx.ReadError"
+    assert str(parse_fault(line)) == line

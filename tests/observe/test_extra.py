@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from offbook import observe
+from offbook.installed import install_hint
 
 OPTIONAL = {"prometheus_client", "opentelemetry"}
 REPLAY = """
@@ -66,7 +67,7 @@ except InputError as error:
 """
     source, reason, hint = outcome_of(program).split(" | ")
     assert source == sink
-    assert hint == "pip install 'offbook[observability]'"
+    assert hint == install_hint("observability")
     assert reason.endswith("is not installed")
 
 

@@ -282,7 +282,7 @@ def test_wrong_site(offbook):
     )
     result = project.record()
     result.assert_outcomes(passed=2, failed=1)
-    assert "tool_lost is a fault of tools, and the site has no tool" in printed_output(result)
+    assert "tool_lost is a tool fault, and the site has no tool" in printed_output(result)
     entries = json.loads((project.folder / "recordings/test_it/test_loses.json").read_text())["_tools"]["add"]
     assert [exchange["result"] for exchange in entries] == [3, 3, 3]
     project.run("-k", "loses or then_on").assert_outcomes(passed=2)
@@ -395,3 +395,20 @@ def test_clients_of_others_are_intercepted_until_the_test_ends(project):
     project.write("recordings/test_it/test_intercepts.json", '{"_version": 2, "a": {"content": "Hello!"}}')
     project.test(INTERCEPTED)
     project.run().assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("marker", "status", "outcomes"), [("", 400, {"failed": 1}), ("lenient_requests=True", 200, {"passed": 1})]
+)
+def test_a_request_that_the_api_would_refuse_is_answered_if_the_marker_says_so(project, marker, status, outcomes):
+    project.test(
+        f"""
+@pytest.mark.offbook({marker})
+def test_asks(offbook):
+    body = {{"model": "gpt-4o", "messages": [{{"role": "tool", "tool_call_id": "c1", "content": "x"}}]}}
+    with offbook.sync_http_client() as client:
+        assert client.post("http://api.test/v1/chat/completions", json=body).status_code == {status}
+"""
+    )
+    project.write("recordings/test_it/test_asks.json", '{"_version": 2, "any": {"content": "Hi"}}')
+    project.run().assert_outcomes(**outcomes)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from hashlib import sha256
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,51 @@ def recorded(content, request_hash=HASH):
 
 async def contents(mock, count, **options):
     return [(await mock.complete(HI, "m", **options)).content for _ in range(count)]
+
+
+def agentloom_hash(messages, model, temperature=None, max_tokens=None, extra=None):
+    """The key of a request in a recording of AgentLoom 0.5."""
+    fields = {"messages": messages, "model": model, "temperature": temperature, "max_tokens": max_tokens}
+    return sha256(json.dumps(fields | {"extra": extra or {}}, sort_keys=True).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("temperature", "options"),
+    [(None, {}), (0, {"temperature": 0.0}), (0.0, {"temperature": 0}), (0.7, {"temperature": 0.7, "max_tokens": 5})],
+)
+async def test_a_recording_of_agentloom_is_replayed_strictly_by_its_own_hash(temperature, options):
+    asked = [{"role": "system", "content": "Brief, bitte."}, {"role": "user", "content": "Grüß Gott"}]
+    key = agentloom_hash(asked, "m", temperature, options.get("max_tokens"))
+    entry = {"content": "ok", "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}
+    for responses in ({key: entry}, {"greet": entry | {"request_hash": key}}):
+        mock = MockProvider(responses=responses, strict=True)
+        assert (await mock.complete(asked, "m", step_id="greet", **options)).content == "ok"
+        with pytest.raises(RecordingMismatchError):
+            await mock.complete(HI, "m", step_id="greet", **options)
+
+
+async def test_a_request_with_tools_has_no_hash_of_agentloom():
+    mock = MockProvider(responses={agentloom_hash(HI, "m"): {"content": "ok"}}, strict=True)
+    with pytest.raises(RecordingMismatchError):
+        await mock.complete(HI, "m", tools=[{"type": "function", "function": {"name": "get", "parameters": {}}}])
+
+
+def test_after_a_rewind_everything_is_answered_as_the_first_time():
+    responses = {"ask": [{"content": "first"}, {"content": "second"}]}
+    mock = MockProvider(responses=responses, strict=True, latency_model="normal", latency_ms=100)
+
+    async def one_round():
+        started_s = asyncio.get_running_loop().time()
+        answers = await contents(mock, 2, step_id="ask")
+        with pytest.raises(RecordingMismatchError):
+            await mock.complete(HI, "m", step_id="ask")
+        return answers, [call.mismatch for call in mock.calls], asyncio.get_running_loop().time() - started_s
+
+    first = run(one_round(), virtual_time=True)
+    mock.rewind()
+    assert (mock.calls, mock.misses, len(mock.unused())) == ([], [], 2)
+    assert run(one_round(), virtual_time=True) == first
+    assert first[:2] == (["first", "second"], [None, None, "exhausted"])
 
 
 async def test_a_call_is_answered_by_step_then_by_fingerprint_then_by_default():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offbook import effect, explore_function, tool
+from offbook import effect, explore_function, reached, tool
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import Deadlines, Divergence, ExploreOptions, select_variants
@@ -75,6 +75,9 @@ def recording_explore_function(tmp_path):
     return file
 
 
+ONCE = " attempt=1"
+
+
 async def careless(harness):
     first = await harness.provider.complete([{"role": "user", "content": "Hi"}], "m", step_id="hello")
     last = await harness.gateway.complete([{"role": "user", "content": first.content}], "m", step_id="bye")
@@ -85,11 +88,11 @@ def test_a_function_is_replayed_with_each_fault_at_each_place(recording_explore_
     exploration = explore_function(careless, recording_explore_function, faults=["connection_reset", "timeout"])
     assert exploration.subject == "careless"
     assert exploration.clean.result == "Bye!"
-    assert {str(each.case) for each in exploration.findings} == {
-        "step=hello call=1 attempt=1: connection_reset",
-        "step=hello call=1: connection_reset",
-        "step=hello call=1 attempt=1: timeout 60000",
-        "step=hello call=1: timeout 60000",
+    assert {str(each.case): each.title for each in exploration.results} == {
+        f"step={step} call=1{attempt}: {fault}": "recovered" if (step, attempt) == ("bye", ONCE) else "failed cleanly"
+        for step in ("hello", "bye")
+        for attempt in (ONCE, "")
+        for fault in ("connection_reset", "timeout 60000")
     }
 
 
@@ -285,3 +288,18 @@ def test_a_tool_that_returns_an_error_has_changed_nothing(recording):
         ("failed", "done"),
     }
     assert "wrong effect" not in exploration.counts
+
+
+def test_what_a_function_has_reached_is_known_of_its_run(recording):
+    async def falls_back(harness):
+        try:
+            return (await harness.provider.complete(user("Hi"), "m", step_id="s")).content
+        except ConnectionError:
+            reached("fallback")
+            return "Later."
+
+    exploration = explore_function(falls_back, recording, faults="connection_reset")
+    assert exploration.clean.reached == ()
+    assert [each.run.reached for each in exploration.results] == [("fallback",)] * 2
+    assert "fallback" in exploration.results[0].run.places
+    assert exploration.results[0].run.effects == ()

@@ -110,6 +110,18 @@ def test_a_refund_that_is_not_tried_again_is_none(project):
     assert {each.title for each in found.values()} == {"failed partway"}
 
 
+COUNTS_OR_RAISES = """\
+class NoNumberError(Exception):
+    pass
+
+
+def count(text: str) -> int:
+    if not text:
+        raise NoNumberError
+    return int(text)
+"""
+
+
 @pytest.mark.parametrize("name", ["ValueError", "Exception"])
 def test_an_error_of_a_tool_itself_is_a_crash_unless_it_or_a_base_of_it_is_declared(project, name):
     files = project.workflow(COUNT, COUNT_ANSWERS)
@@ -117,6 +129,14 @@ def test_an_error_of_a_tool_itself_is_a_crash_unless_it_or_a_base_of_it_is_decla
     assert {(each.title, each.run.error.type) for each in crashed.values()} == {("crashed", "ValueError")}
     declared = verdicts(subject_of(files, settings=ExploreSettings(declared=("KeyError", name))), "empty_response")
     assert {(each.title, each.run.error.declared_as) for each in declared.values()} == {("failed cleanly", name)}
+
+
+@pytest.mark.parametrize(("declared", "title"), [((), "failed cleanly"), (("KeyError",), "crashed")])
+def test_an_error_of_a_class_that_the_tools_define_is_no_crash_as_long_as_nothing_is_declared(project, declared, title):
+    files = project.workflow(COUNT, COUNT_ANSWERS)
+    project.write("shop.py", COUNTS_OR_RAISES)
+    found = verdicts(subject_of(files, settings=ExploreSettings(declared=declared, runs_tools=True)), "empty_response")
+    assert {(each.title, each.run.error.type) for each in found.values()} == {(title, "NoNumberError")}
 
 
 def test_an_error_inside_a_loop_is_reported_by_the_innermost_step(project):

@@ -3,7 +3,16 @@
 import pytest
 
 from offbook.errors import InputError
-from offbook.tools.effects import Effect, collect_effects, effect, parse_effects, read_effect_lines
+from offbook.tools.effects import (
+    Effect,
+    collect_effects,
+    count_collected,
+    effect,
+    parse_effects,
+    reached,
+    read_effect_lines,
+    split_reached,
+)
 
 PAID = Effect(tool="pay", arguments={"order": 42, "amount": 30})
 
@@ -57,3 +66,11 @@ def test_the_first_of_several_unknown_fields_is_named():
     fields = ", ".join(f'"{name}": 1' for name in ("output", "outcomes", "arguement", "tols", "argument"))
     with pytest.raises(InputError, match="unknown field 'outcomes'"):
         parse_effects(f'{{"tool": "pay", {fields}}}'.encode(), source="s")
+
+
+def test_a_place_that_was_reached_is_no_effect():
+    with collect_effects() as reports:
+        effect("pay")
+        reached("human_review")
+        assert count_collected() == 1
+    assert split_reached(reports) == ([Effect(tool="pay")], ["human_review"])

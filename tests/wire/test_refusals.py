@@ -4,7 +4,9 @@ import orjson
 import pytest
 
 from offbook.faults import FaultPlan
+from offbook.messages import Response
 from offbook.session.script import ModelScript
+from offbook.vendors import CODECS
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest
@@ -56,6 +58,23 @@ def test_an_entry_that_a_refused_request_did_not_get_is_left_for_the_next_one():
     refused = HttpRequest("POST", CHAT, "", step, orjson.dumps(DANGLING))
     assert answer_to(session, refused).status == 400
     assert text_of(answer_to(session, call_of(headers=step))) == "one"
+
+
+@pytest.mark.parametrize(("is_real", "status"), [(True, 400), (False, 200)])
+def test_signatures_are_asked_for_after_real_answers_only(is_real, status):
+    first = call(messages(), "/v1/messages")
+    encoded = CODECS["anthropic"].encode_response(Response("x"))
+    wire = {"protocol": "anthropic", "status": 200, "body": orjson.dumps(encoded).decode()}
+    entry = entry_of(first, content="x", **({"wire": wire} if is_real else {}))
+    session = session_of(recording_of(entry), strict=False)
+    unsigned = call(
+        messages(said("Hi"), said([{"type": "thinking", "thinking": "Hm."}], "assistant"), said("Go on")),
+        "/v1/messages",
+    )
+    assert answer_to(session, unsigned).status == 200
+    session = session_of(recording_of(entry), strict=False)
+    assert answer_to(session, first).status == 200
+    assert answer_to(session, unsigned).status == status
 
 
 def test_lenient_requests_are_answered():

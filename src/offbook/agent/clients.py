@@ -1,4 +1,4 @@
-"""The client protocol that a runner calls: for providers, for models that take tools in the prompt, and scripted."""
+"""The client protocol of a runner, with clients for providers, for models without tool calling, and for scripts."""
 
 from __future__ import annotations
 
@@ -288,8 +288,8 @@ To call several, write one object a line. The results follow in the next message
 class PromptedTools:
     """A client for a model without tool calling, in front of another client.
 
-    The system prompt describes the tools and how to call one. Earlier calls and their results are sent as text, and so
-    does the model write its calls: the guards rescue them, unless their policy forbids it.
+    The system prompt describes the tools and how to call one. Earlier calls and results are sent as text, and the
+    guards rescue the model's calls from its text, unless their policy forbids it.
     """
 
     def __init__(self, client: LLMClient) -> None:
@@ -338,7 +338,7 @@ def _tool_line(tool: ToolSpec) -> str:
 
 
 def _as_text(message: JsonObject) -> JsonObject:
-    """Return a message without calls and results: they are its text."""
+    """Return a message with its calls and results as text."""
     role, content = message["role"], message.get("content") or ""
     if role == "tool":
         return {"role": "user", "content": f"Result of {message.get('name', 'the call')}:\n{content}"}

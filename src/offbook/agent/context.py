@@ -136,7 +136,7 @@ def is_nudge(message: Message) -> bool:
 
 
 def _belongs(message: Message, group: Sequence[Message]) -> bool:
-    """Whether the message belongs to the group before it."""
+    """Whether the message belongs to the preceding group."""
     last = group[-1]
     if message.role == MessageRole.TOOL:
         return bool(last.tool_calls) or (last.role == MessageRole.TOOL and len(group) > 1)

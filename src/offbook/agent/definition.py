@@ -114,7 +114,7 @@ def _read_prerequisite(declared: object, *, source: str, place: str) -> ToolPrer
 
 
 def _arguments_of(schema: JsonObject) -> list[str] | None:
-    """Return the arguments that a schema names; None if it allows others too."""
+    """Return the arguments that a schema names, or None if it allows others."""
     names, others = list(schema.get("properties", ())), schema.get("additionalProperties")
     if OPEN_SCHEMA_KEYWORDS & schema.keys() or others not in (None, False):
         return None

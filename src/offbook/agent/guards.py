@@ -558,7 +558,7 @@ def _with_timeout(rules: Rules, timeout_s: float) -> Rules:
 
 
 class _CallIds:
-    """Gives a new id to calls without one, or with a used one: some protocols number the calls of each answer."""
+    """Gives a new id to calls without one, or with a used one: some protocols restart the numbers in each answer."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()

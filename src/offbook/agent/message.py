@@ -97,7 +97,7 @@ def opening_messages(system_prompt: str, user_message: str) -> list[Message]:
 
 
 ReasoningReplay: TypeAlias = Literal["all", "last", "none"]
-"""The reasoning that a model gets again: that of all its calls, of the last one, or of none."""
+"""The reasoning that a model gets again: all of it, that of the last call, or none."""
 
 
 class Transcript(Sequence[Message]):

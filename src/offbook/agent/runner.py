@@ -217,14 +217,14 @@ class WorkflowRunner:
     Args:
         client: the model; wrap a provider or gateway in ProviderClient, or use a ScriptedClient.
         context_manager: keeps the conversation within a token budget; without one it grows without limit.
-        max_iterations: how often the model may be called in one run.
+        max_iterations: the limit of model calls in one run.
         max_retries_per_step, max_tool_errors: override those of the policy.
-        policy: how often the model may break each rule, and what a run may spend.
+        policy: how often the model may break each rule, and the budget of a run.
         stream: whether to stream the model's answers.
         on_chunk: called with every chunk of a stream; sync or async.
         on_message: called with every message that is added to a transcript.
         retry_nudge: the reply to an answer without a tool call: a string, or a function of the answer.
-        reasoning_replay: which of its reasoning before a tool call the model gets again: `all`, the `last` or `none`.
+        reasoning_replay: the reasoning before tool calls that the model gets again: `all`, the `last` or `none`.
 
     Raises:
         InputError: an argument has the wrong type, or a number is out of range.

@@ -21,10 +21,10 @@ class ModelTurn(Struct, frozen=True, gc=False):
 
 
 class Objection(Struct, frozen=True):
-    """Why a guard refuses a turn.
+    """A guard's reason for refusing a turn.
 
-    `nudges_by_position` has the message to the model for each refused call, by the call's position; position 0
-    stands for the turn itself if it has no calls. `error` is set when the guard gives up.
+    `nudges_by_position` has the message to the model for each refused call, by the call's position; position 0 stands
+    for the turn itself if it has no calls. `error` is set when the guard gives up.
     """
 
     type: MessageType
@@ -58,7 +58,7 @@ class TurnVerdict(Struct, frozen=True, gc=False):
         return own + [message.to_dict() for message in self._refusals(None)]
 
     def to_messages(self, step_index: int) -> list[Message]:
-        """Return the turn and the refusals as messages of a transcript; the reasoning is a message of its own."""
+        """Return the turn and the refusals as messages of a transcript; the reasoning is a separate message."""
         turn = self.turn
         messages = []
         if turn.reasoning:

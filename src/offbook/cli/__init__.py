@@ -4,7 +4,7 @@ from contextvars import ContextVar
 
 FINE = 0
 FAILED = 1
-"""There was a finding, or a step failed."""
+"""A finding or a failed step."""
 BAD_INPUT = 2
 MISMATCH = 3
 """A replay did not match its recording."""
@@ -23,4 +23,4 @@ TERMINATED = 143
 """Ended by SIGTERM."""
 
 start_s: ContextVar[float] = ContextVar("start_s")
-"""When the current command was started, by the monotonic clock: before the imports that it needs."""
+"""The start of the current command by the monotonic clock, before its imports."""

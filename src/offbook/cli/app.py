@@ -1,4 +1,4 @@
-"""The typer application of `offbook`: its commands, each imported when it is called."""
+"""The typer application of `offbook`. Each command is imported when called."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from offbook.cli import BAD_INPUT
 
 
 class QuickParameters:
-    """Mixin for typer's commands that converts plain values itself, and keeps types of Python out of help.
+    """Mixin for typer's commands that converts plain values itself, and keeps Python types out of help.
 
-    Typer converts every value with pydantic, which takes longer to import than typer itself.
+    Typer converts every value with pydantic, whose import takes longer than typer's.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -47,7 +47,9 @@ class QuickParameters:
 
 
 def _check_moved(flag: str, args: list[str], kind: Any, *, knows_others: bool = True) -> None:
-    """Raise InputError for a flag of an option that is spelled otherwise or is another command's, and say how."""
+    """Raise InputError for a flag that is spelled differently here or belongs to another command, and name the right
+    one.
+    """
     if not flag or kind is None:
         return
     from offbook.config.sections import COMMAND_OPTIONS
@@ -64,7 +66,7 @@ def _check_moved(flag: str, args: list[str], kind: Any, *, knows_others: bool = 
 
 
 def _refuse_missing_value(args: list[str], parameters: list[Any], ctx: Any) -> None:
-    """Raise a usage error if `--` follows an option that takes a value: it would be that value."""
+    """Raise a usage error if `--` follows an option that takes a value, because it would become the value."""
     place = args.index("--") if "--" in args else 0
     option = args[place - 1] if place else ""
     if any(option in parameter.opts and not getattr(parameter, "is_flag", True) for parameter in parameters):
@@ -72,7 +74,7 @@ def _refuse_missing_value(args: list[str], parameters: list[Any], ctx: Any) -> N
 
 
 def _propose_replay(error: Any, known: list[str]) -> None:
-    """Name the option of a recording in the error of one that was given as an argument."""
+    """Name the recording option in the error for a recording given as an argument."""
     extra = re.search(r"unexpected extra argument.*\((\S+\.json|\w+://\S+)", error.message)
     option = next((name for name in known if name in _RECORDING_OPTIONS), "")
     if extra and option:
@@ -80,7 +82,7 @@ def _propose_replay(error: Any, known: list[str]) -> None:
 
 
 _RECORDING_OPTIONS = ("--replay", "--recording", "--mock-responses")
-"""How commands call the recording that they answer from."""
+"""The commands' names for the recording that they answer from."""
 _WITH_RECORDING = "exec, explore, replay, run, serve, test, tools"
 _RECORDING_ARGUMENTS = ("file", "files", "recording", "old", "source", "places")
 
@@ -101,7 +103,7 @@ def _propose_recording(error: Any, known: list[str], parameters: list[Any], comm
 
 
 def _propose_two_dashes(error: Any, args: list[str], known: list[str]) -> None:
-    """Name the long option in the error of one that was typed with one dash, which are short options one by one."""
+    """Name the long option in the error for one typed with a single dash."""
     from offbook.text import closest_name
 
     letter = getattr(error, "option_name", "")[1:]
@@ -112,7 +114,7 @@ def _propose_two_dashes(error: Any, args: list[str], known: list[str]) -> None:
 
 
 _TYPE_NAMES = {bool: None, str: "TEXT", list[str]: "TEXT", int: "N", float: "N"}
-"""What help shows as the value of an option without a metavar. A flag has none."""
+"""The help's names for the values of options without a metavar. A flag has none."""
 
 
 def _describe_type(parameter: Any) -> None:
@@ -140,7 +142,7 @@ def _convert_only_if_needed(parameter: Any) -> None:
 
 
 def _problem_of(descriptor: Any, value: str) -> str:
-    """Return what is wrong with a number or a choice; empty if nothing is, or if it is another kind of value."""
+    """Return the problem of a number or a choice, or ""."""
     annotation, info = descriptor.annotation, descriptor.parameter_info
     if get_origin(annotation) is Literal:
         return _problem_of_choice(value, get_args(annotation))
@@ -180,7 +182,7 @@ MAX_NUMBER = 10**15
 
 
 def _plain_value(descriptor: Any, value: Any) -> Any:
-    """Return a value of the command line: text, one of the choices, or a number, all of which are right; else None."""
+    """Return a valid plain value of the command line (text, a choice or a number), else None."""
     annotation = descriptor.annotation
     if annotation in (str, list[str]) or (get_origin(annotation) is Literal and value in get_args(annotation)):
         return value or None
@@ -188,7 +190,7 @@ def _plain_value(descriptor: Any, value: Any) -> Any:
 
 
 def first_argument(args: list[str], parameters: list[Any]) -> int | None:
-    """Return the place of the first argument that is neither an option nor the value of one."""
+    """Return the position of the first argument that is neither an option nor an option's value."""
     flags = {name for each in parameters if getattr(each, "is_flag", False) for name in each.opts} | {"--help", "-h"}
     is_value = False
     for place, arg in enumerate(args):
@@ -205,7 +207,7 @@ class QuickCommand(QuickParameters, TyperCommand):
 class LazyCommand(NamedTuple):
     """A command whose module is imported when it is called. `help` is the first line of the function's docstring.
 
-    Its module may have `settings`, a dict of that name, for `typer.Typer.command`.
+    Its module may have a dict `settings` with further arguments of `typer.Typer.command`.
     """
 
     module: str
@@ -225,19 +227,19 @@ class LazyCommand(NamedTuple):
 
 
 def _unwrap(docstring: str) -> str:
-    """Join the lines of each paragraph, so that help is wrapped to the width of the terminal alone."""
+    """Join the lines of each paragraph, so that only the terminal's width wraps help."""
     return re.sub(r"(?<=\S)\n(?=\S)", " ", docstring)
 
 
 class LazyGroup(QuickParameters, TyperGroup):
-    """A group that lists its commands from a table and imports only the one that is called.
+    """A group that lists its commands from a table and imports only the called one.
 
-    Its help is plain text: importing what typer draws panels with takes longer than everything else.
+    Its help is plain text, because importing typer's panels takes longer than everything else.
     """
 
     table: ClassVar[dict[str, LazyCommand]] = {}
     elsewhere: ClassVar[dict[str, str]] = {}
-    """What to type for words that are no commands here, and that people try."""
+    """Replacements for words that people try and that are no commands here."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -282,7 +284,7 @@ class MainGroup(LazyGroup):
     }
     table: ClassVar = {
         "demo": LazyCommand("demo", "demo", "Show replay, faults and exploration, offline and in seconds."),
-        "init": LazyCommand("init", "init", "Write a small project with an agent, a recording and tests."),
+        "init": LazyCommand("init", "init", "Create a small project with an agent, a recording and tests."),
         "run": LazyCommand("run", "run", "Run a workflow: live, recorded or mocked."),
         "replay": LazyCommand("replay", "replay", "Run a program or a workflow from a recording, offline."),
         "exec": LazyCommand("exec", "execute", "Record or replay the model and tool calls of any program."),
@@ -297,7 +299,7 @@ class MainGroup(LazyGroup):
         "settings": LazyCommand("settings", "settings", "List the options of offbook.toml and their values."),
         "prompts": LazyCommand("test", "prompts", "Show the prompts of simulated users and judges."),
         "runs": LazyCommand("run", "runs", "List the stored runs, or prune them."),
-        "resume": LazyCommand("run", "resume", "Resume a run that was interrupted or failed."),
+        "resume": LazyCommand("run", "resume", "Resume an interrupted or failed run."),
         "validate": LazyCommand("workflow_file", "validate", "Check workflow files and the files that they include."),
         "graph": LazyCommand("workflow_file", "graph", "Draw a workflow as text, Mermaid or SVG."),
         "schema": LazyCommand("workflow_file", "schema", "Print the JSON schema of a kind of file."),
@@ -318,11 +320,12 @@ class MainGroup(LazyGroup):
         return "replay" if typed == "replay" else name, command, rest
 
     def _replayed_program(self, args: list[str]) -> list[str]:
-        """Return `replay run.json -- COMMAND` as the arguments of `exec`, and those of a workflow unchanged.
+        """Return `replay run.json -- COMMAND` as the arguments of `exec`, and a workflow's unchanged.
 
         Raises:
             InputError: there are both a workflow and a program, a program is not preceded by `--`, or an option is for
-                the other of the two.
+        the
+                other of the two.
         """
         import shlex
         from shutil import which
@@ -388,7 +391,7 @@ _OTHER_SPELLINGS = {
     "--real-time": "for a program it is -o latency_model=replay",
     "--json": "for a program, --report PATH writes JSON",
 }
-"""What `replay` calls an option of workflows for programs, and the other way round."""
+"""The workflow names of `replay`'s program options, and vice versa."""
 
 
 class RecordingGroup(LazyGroup):
@@ -403,15 +406,15 @@ class RecordingGroup(LazyGroup):
         "show": LazyCommand("recording.show", "show", "List the exchanges of a recording, or show one key in full."),
         "check": LazyCommand("recording.check", "check", "Check that recordings can be replayed and hold no secrets."),
         "diff": LazyCommand("recording.diff", "diff", "Show the differences between two recordings, call by call."),
-        "verify": LazyCommand("recording.verify", "verify", "Ask the live APIs again, and report what has drifted."),
+        "verify": LazyCommand(
+            "recording.verify", "verify", "Repeat the recorded calls at the live APIs, and report drift."
+        ),
         "approve": LazyCommand("recording.approve", "approve", "Make the tool calls of a recording the golden ones."),
         "merge": LazyCommand("recording.edit", "merge", "Merge recordings into one."),
         "copy": LazyCommand("recording.edit", "copy", "Copy a recording to another store."),
         "redact": LazyCommand("recording.edit", "redact", "Remove secrets from recordings, in place."),
-        "import": LazyCommand(
-            "recording.convert", "import_traces", "Make a recording of what another tool has written."
-        ),
-        "export": LazyCommand("recording.convert", "export", "Write a recording in the format of other tools."),
+        "import": LazyCommand("recording.convert", "import_traces", "Import another tool's recording."),
+        "export": LazyCommand("recording.convert", "export", "Export a recording to another tool's format."),
         "prune": LazyCommand("recording.edit", "prune", "Remove old, failed or unwanted exchanges from recordings."),
     }
 
@@ -424,10 +427,10 @@ class McpGroup(LazyGroup):
         "serve": LazyCommand("mcp", "serve", "Stand in for MCP servers from a recording."),
         "mock": LazyCommand("mcp", "mock", "Serve tools over MCP without a recording."),
         "verify": LazyCommand(
-            "mcp", "verify", "Ask a live MCP server what was recorded, and compare.", "PROGRAM_SETTINGS"
+            "mcp", "verify", "Repeat the recorded requests at a live MCP server, and compare.", "PROGRAM_SETTINGS"
         ),
         "check": LazyCommand("mcp", "check", "Check the MCP servers of recordings, and their texts."),
-        "diff": LazyCommand("mcp", "diff", "Show what of the MCP servers of two recordings moved."),
+        "diff": LazyCommand("mcp", "diff", "Compare what the MCP servers of two recordings offer."),
     }
 
 

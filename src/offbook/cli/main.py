@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from offbook.errors import InputError, OffbookError
 
 OBJECTS_BETWEEN_COLLECTIONS = 100_000
-"""Importing creates many objects that stay. Looking for garbage among them takes a fifth of the time of a command."""
+"""Imports create many lasting objects. Collecting garbage among them takes a fifth of a command's time."""
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _wants_json() -> bool:
-    """Return whether stdout is for JSON. What follows `--` are arguments of another program."""
+    """Return whether stdout is for JSON. Arguments after `--` belong to another program."""
     own = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
     return "--json" in own and own[1] != "exec"
 

@@ -20,10 +20,8 @@ Recording: TypeAlias = Annotated[
 Recordings: TypeAlias = Annotated[
     list[str], typer.Argument(help="Recordings: path.json, sqlite:///path.db, or redis://host/0?prefix=offbook.")
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-DryRun: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Print what would change, and change nothing.")
-]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the changes without making them.")]
 Patterns: TypeAlias = Annotated[
     list[str], typer.Option("--pattern", help="Another regular expression for secrets. Repeatable.")
 ]
@@ -46,7 +44,7 @@ Trace: TypeAlias = Annotated[
     str | None, typer.Option("--trace", help="Write each event to this file, as a line of JSON.")
 ]
 Declared: TypeAlias = Annotated[
-    str, typer.Option("--declared", help="Errors that the agent may raise: NAME,…; for a program, also exit codes.")
+    str, typer.Option("--declared", help="Errors that the agent may raise: NAME,…; for a program, exit codes as well.")
 ]
 Metrics: TypeAlias = Annotated[
     str | None,
@@ -63,11 +61,11 @@ Otel: TypeAlias = Annotated[
     typer.Option("--otel", metavar="URL", help="Send OpenTelemetry spans and metrics here: http://127.0.0.1:4318."),
 ]
 RUNS_DIR = ".offbook/runs"
-RunsDir: TypeAlias = Annotated[str, typer.Option(envvar="OFFBOOK_RUNS_DIR", help="Where runs are stored.")]
+RunsDir: TypeAlias = Annotated[str, typer.Option(envvar="OFFBOOK_RUNS_DIR", help="The folder of stored runs.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Print failures only.")]
-RealTime: TypeAlias = Annotated[bool, typer.Option("--real-time", help="Wait as long as the recorded answers took.")]
+RealTime: TypeAlias = Annotated[bool, typer.Option("--real-time", help="Wait for the recorded latencies.")]
 StrictUnused: TypeAlias = Annotated[
-    bool, typer.Option("--strict-unused", help="Exit with 3 if an exchange of the recording was not used.")
+    bool, typer.Option("--strict-unused", help="Exit with 3 if a recorded exchange was not used.")
 ]
 
 HtmlReport: TypeAlias = Annotated[
@@ -78,7 +76,7 @@ ShardOption: TypeAlias = Annotated[
     typer.Option(
         "--shard",
         metavar="K/N",
-        help="Run one of N parts of the run: 3/16. offbook merge makes one report of the json=PATH reports of all.",
+        help="Run one of N parts of the run: 3/16. offbook merge joins their json=PATH reports.",
     ),
 ]
 
@@ -89,8 +87,8 @@ RecordModeOption: TypeAlias = Annotated[
     typer.Option(
         "--record-mode",
         metavar="MODE",
-        help="append: add every call; once: replay what is there; new: add what is missing; all: replace "
-        "what is called; fresh: replace everything.",
+        help="append: add every call; once: record only if there is no recording; new: add missing calls; all: replace "
+        "repeated calls; fresh: replace everything.",
     ),
 ]
 Upstreams: TypeAlias = Annotated[
@@ -102,11 +100,11 @@ LatencyModelOption: TypeAlias = Annotated[
     typer.Option(
         "--latency-model",
         metavar="MODEL",
-        help="How long answers take: --latency-ms (constant), around it (normal), or as recorded (replay).",
+        help="The latency of answers: --latency-ms (constant), around it (normal), or as recorded (replay).",
     ),
 ]
 LatencyMs: TypeAlias = Annotated[
-    float, typer.Option("--latency-ms", min=0, help="How long an answer takes, in milliseconds.")
+    float, typer.Option("--latency-ms", min=0, help="The latency of an answer, in milliseconds.")
 ]
 
 
@@ -114,7 +112,7 @@ PROGRAM_ARGS_KEY = "offbook.program_args"
 
 
 class ProgramCommand(QuickCommand):
-    """Takes what follows the first `--` out of the arguments, for `program_args`.
+    """Moves the arguments after the first `--` to `program_args`.
 
     Raises:
         InputError: there is no `--`, and the first argument is a program.
@@ -134,7 +132,7 @@ class ProgramCommand(QuickCommand):
 
 
 def _refuse_program(name: str, args: list[str], place: int) -> None:
-    """Raise InputError if the argument at this place is a program, unless it is a file of Python."""
+    """Raise InputError if the argument at this position is a program, unless it is a Python file."""
     import shlex
     from shutil import which
 
@@ -145,13 +143,13 @@ def _refuse_program(name: str, args: list[str], place: int) -> None:
 
 
 def program_args(ctx: typer.Context) -> list[str] | None:
-    """Return the arguments after `--`; None without `--`."""
+    """Return the arguments after `--`, or None without `--`."""
     found: list[str] | None = ctx.meta.get(PROGRAM_ARGS_KEY)
     return found
 
 
 def check_placeholder(command: Sequence[str], mcp: str | None) -> None:
-    """Raise InputError if a command has `{mcp}` in it, and no --mcp says what it stands for."""
+    """Raise InputError if a command contains `{mcp}` and --mcp is not given."""
     if mcp is None and (word := next((word for word in command if "{mcp}" in word), None)) is not None:
         hint = "name the config of the agent's MCP servers: --mcp .mcp.json"
         raise InputError("{mcp} requires --mcp", source=word, hint=hint)
@@ -161,10 +159,10 @@ _MODES = "append adds this run, fresh replaces them, all replaces what is called
 
 
 def require_record_mode(location: str, mode: RecordMode | None, *, default: RecordMode = "append") -> RecordMode:
-    """Return the mode to record with: as given, or the default for a recording without exchanges.
+    """Return the given record mode, or the default for a recording without exchanges.
 
     Raises:
-        InputError: the recording has exchanges, and no mode says what becomes of them; or it cannot be read.
+        InputError: the recording has exchanges and no mode is given, or it cannot be read.
     """
     from offbook.text import pluralize
 
@@ -179,7 +177,7 @@ def require_record_mode(location: str, mode: RecordMode | None, *, default: Reco
 
 
 def note_recorded(location: str, mode: RecordMode | None) -> None:
-    """Say on stderr that exchanges are added to those of a recording, if no mode says so.
+    """Note on stderr that exchanges are added to a recording, if no mode is given.
 
     Raises:
         InputError: the recording cannot be read.
@@ -194,7 +192,7 @@ def note_recorded(location: str, mode: RecordMode | None) -> None:
 
 
 def recorded_size(location: str) -> tuple[int, int]:
-    """Return how many exchanges a recording has, and how many of them are failures of a model."""
+    """Return the number of exchanges in a recording, and of model failures among them."""
     from offbook.recording.call_cache import is_failure
     from offbook.recording.stores.locate import open_store
 
@@ -209,10 +207,10 @@ _ASSIGNMENTS = "assignments"
 
 
 def with_options(kind: type[Struct]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a struct, in the place of its first two parameters, which get their values.
+    """Give a command the options of a struct in place of its first two parameters, which receive their values.
 
-    The first gets them all, the second those without the config: checks of options that exclude each other are for
-    what is given, as the config holds for more than one run.
+    The first receives all of them, the second those without the config: exclusive options are checked only as given,
+    because the config holds for several runs.
     """
     panels: Sequence[str] = getattr(kind, "panels", ("",))
     listed = sorted(settings_of(kind).items(), key=lambda item: panels.index(item[1].option.panel or panels[0]))
@@ -264,7 +262,7 @@ def _of_all_commands() -> Sequence[type[Struct]]:
 
 
 def _parameter(setting: Setting) -> Parameter:
-    """Return an option as typer declares it. Its default says that it was not given."""
+    """Return an option as typer declares it. Its default marks it as not given."""
     is_flag, limits = setting.type is bool, setting.limits
     kind = setting.type if setting.type in (bool, int, float) or get_origin(setting.type) is Literal else str
     is_repeatable = setting.is_list or setting.option.is_once
@@ -288,9 +286,9 @@ COMMON_FLAGS = frozenset(("--json", "--model", "--quiet", "--report", "--seed", 
 
 
 def command_notes(command: Sequence[str], kind: type[Struct], *, name: str, reads_config: bool = True) -> Iterator[str]:
-    """Yield what to say about the command of `offbook NAME`, whose options are of this kind.
+    """Yield the notes on the command of `offbook NAME`, whose options are of this kind.
 
-    It `reads_config` unless another than the nearest is named.
+    It `reads_config` unless another config than the nearest is named.
     """
     if any(Path(word).name == "offbook" for word in command):
         return
@@ -302,7 +300,7 @@ def command_notes(command: Sequence[str], kind: type[Struct], *, name: str, read
 
 
 def _unread_config(command: Sequence[str]) -> Path | None:
-    """Return the config beside the script of a command, if the working folder has another, or none."""
+    """Return the config next to a command's script, if the working folder has another one or none."""
     script = next((Path(word) for word in command if _is_script(word)), None)
     beside = None if script is None else script.parent / CONFIG_FILE
     if beside is None or not beside.is_file():

@@ -1,7 +1,8 @@
-"""Parses what commands are given: names, workers, and the faults and the state of a workflow."""
+"""Parses command arguments: names, workers, and the faults and the state of a workflow."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -29,17 +30,18 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def check_page(report: str | None) -> None:
-    """Raise InputError if the path of --report is not that of an HTML page."""
+    """Raise InputError if the path of --report is not an HTML page."""
     if report is not None and not report.endswith((".html", ".htm")):
         hint = "name it *.html; --reporter writes json=PATH and junit=PATH"
         raise InputError("the report is an HTML page", source=f"--report {report}", hint=hint)
 
 
 def report_lines(reports: Sequence[str]) -> list[str]:
-    """Return reports like `page.html`, `json=PATH` and `github` as lines for reporters: the first is `html=page.html`.
+    """Return reports like `page.html`, `json=PATH` and `github` as reporter declarations: the first is
+    `html=page.html`.
 
     Raises:
-        InputError: a path without a format is not that of an HTML page.
+        InputError: a path without a format is not an HTML page.
     """
     plain = [each for each in reports if "=" not in each and each != "github"]
     for page in plain:
@@ -48,7 +50,7 @@ def report_lines(reports: Sequence[str]) -> list[str]:
 
 
 def parse_shard_option(text: str | None, *, reporters: list[str], is_json: bool) -> Shard | None:
-    """Return the shard of --shard, if it is given, and note on stderr that nothing is written that could be merged.
+    """Return the shard of --shard, if given, and note on stderr if no report for merging is written.
 
     Raises:
         InputError: it is not a shard.
@@ -69,7 +71,7 @@ def parse_workers(text: str) -> AnyWorkers:
     """Return a number of workers, `auto`, or a Ray cluster: `ray`, or its URL.
 
     Raises:
-        InputError: it is none of them.
+        InputError: it is none of these.
     """
     if text == "auto":
         return "auto"
@@ -138,10 +140,10 @@ def _check_step(at: At, steps: Mapping[str, AnyStep]) -> None:
 
 
 def parse_state(declared: JsonObject, *, settings: list[str], file: str | None) -> JsonObject:
-    """Return the keys of a JSON file, overridden by `key=value` settings, of which the last one counts.
+    """Return the keys of a JSON file, overridden by `key=value` settings, the last of which counts.
 
-    A dotted key is set inside the value of the file or the declared one. A value is parsed as JSON if possible, else it
-    is text; where the declared value is text, it stays text.
+    A dotted key is set inside the file's or the declared value. A value is parsed as JSON if possible, else it is text;
+    if the declared value is text, it stays text.
 
     Raises:
         InputError: the file is not a JSON object, a setting is not `key=value`, or a key is not declared.
@@ -160,7 +162,8 @@ def _read_state_file(file: str) -> JsonObject:
         check_keys(data)
         state = orjson.loads(data)
     except OSError as error:
-        raise InputError(error.strerror or str(error), source=file, hint=did_you_mean_file(file)) from None
+        hint = f"--state takes a JSON file; for one key: --set {shlex.quote(file)}" if "=" in file else ""
+        raise InputError(error.strerror or str(error), source=file, hint=hint or did_you_mean_file(file)) from None
     except RepeatedKeyError as error:
         raise InputError(str(error), source=file) from None
     except orjson.JSONDecodeError as error:
@@ -194,7 +197,7 @@ def _mapping(value: Any, path: str) -> JsonObject:
 
 
 def _declared(declared: Any, keys: list[str]) -> Any:
-    """Return the declared value at the path, if there is one."""
+    """Return the declared value at the path, or None."""
     for key in keys:
         declared = declared.get(key) if isinstance(declared, dict) else None
     return declared

@@ -20,10 +20,10 @@ READ_BYTES = 64
 
 
 class SignalPipe:
-    """Handles signals within the block, and yields their numbers when it is iterated over.
+    """Handles signals within the block, and yields their numbers.
 
-    No signal is lost, however early it comes: a handler alone would not wake a process that is about to wait. Ignored
-    signals stay ignored, except SIGCHLD.
+    No early signal is lost: a handler alone would not wake a process that is about to wait. Ignored signals stay
+    ignored, except SIGCHLD.
     """
 
     def __init__(self, *numbers: Signals) -> None:
@@ -35,7 +35,7 @@ class SignalPipe:
             yield from self.within(None)
 
     def within(self, wait_s: float | None) -> list[Signals]:
-        """Return the next signals, as soon as there is one; an empty list after `wait_s` seconds."""
+        """Return the next signals as soon as one arrives, or an empty list after `wait_s` seconds."""
         poll = select.poll()
         poll.register(self._reading, select.POLLIN)
         has_come = poll.poll(None if wait_s is None else max(wait_s, 0.0) * 1000.0)
@@ -64,7 +64,7 @@ class SignalPipe:
 
 
 def stop_here(number: Signals) -> None:
-    """Do what the signal does by default, and restore the handler when the process continues."""
+    """Take the signal's default action, and restore the handler when the process continues."""
     handler = signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
     signal.signal(number, handler)
@@ -79,10 +79,10 @@ KEYBOARD_SIGNALS = (SIGINT, SIGQUIT, SIGTSTP)
 """The signals that a key sends to all foreground processes of a terminal."""
 
 SAYING_S = 1.0
-"""How long a message may take to be written before nobody waits for it."""
+"""The time limit for writing a message."""
 
 GRACE_S = 5.0
-"""How long a command may take to end after SIGTERM."""
+"""The time limit for a command to end after SIGTERM."""
 
 
 class ChildExit(NamedTuple):
@@ -102,11 +102,11 @@ def run_child(
 ) -> ChildExit:
     """Run `command` with our stdin, stdout (or the descriptor `stdout`) and stderr until it ends.
 
-    At its time limit it gets SIGTERM, and what has not ended `grace_s` later gets SIGKILL. If it has its own process
-    group, so do the processes that it started.
+    At its time limit it gets SIGTERM and, `grace_s` later, SIGKILL. So do the processes that it started, if it has its
+    own process group.
 
-    Signals are forwarded to it, each once. At a terminal it is in the foreground process group, and signals of keys are
-    not forwarded; elsewhere it has its own process group, which signals to ours do not reach.
+    Signals are forwarded once. At a terminal it is in the foreground process group, and keyboard signals are not
+    forwarded; elsewhere it has its own process group, which signals to ours do not reach.
 
     Raises:
         OSError: it cannot be started.
@@ -149,14 +149,14 @@ class _Child:
         return sent > 0
 
     def _end(self, number: Signals) -> None:
-        """Send it a signal, and if it is apart, its whole process group."""
+        """Send a signal to the child or, if separate, to its whole process group."""
         if self._is_apart:
             kill_group(self._process.pid, number)
         else:
             self._process.send_signal(number)
 
     def _forward(self, number: Signals) -> None:
-        """Forward a signal. When SIGTSTP has stopped it, which SIGCHLD tells, stop too, and continue together."""
+        """Forward a signal. When SIGTSTP has stopped the child, which SIGCHLD reports, stop and continue with it."""
         if number == SIGTSTP:
             self._may_stop = True
         if number != SIGCHLD and (self._is_apart or not (number in KEYBOARD_SIGNALS and _is_in_foreground())):
@@ -203,9 +203,9 @@ class Interruption:
 
 
 class InterruptNotice:
-    """Says at the first Ctrl-C within the block what the run waits for, if it waits; then handles it as without.
+    """Reports at the first Ctrl-C within the block what the run waits for, and then handles it as usual.
 
-    `say` is called in a thread: what the signal has interrupted may be writing to the same stream.
+    `say` is called in a thread, because the interrupted code may be writing to the same stream.
     """
 
     def __init__(self, waits_for: Callable[[], str], say: Callable[[str], object]) -> None:

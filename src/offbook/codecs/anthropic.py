@@ -57,7 +57,7 @@ def encode_content(content: Content) -> str | list[JsonObject]:
 
 
 def decode_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
-    """Decode content to the OpenAI chat format. A single block that is only text becomes that text."""
+    """Decode content to the OpenAI chat format. A single plain text block becomes a string."""
     if isinstance(content, str):
         return content
     if len(content) == 1 and is_plain_text(content[0]):
@@ -66,14 +66,14 @@ def decode_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
 
 
 def blocks_of(content: str | list[JsonObject]) -> list[JsonObject]:
-    """Return content as blocks; none for empty text, which the API rejects as a block."""
+    """Return content as blocks. Empty text becomes no block, because the API rejects an empty one."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return content
 
 
 def is_plain_text(block: JsonObject) -> bool:
-    """Return whether the block is text without anything else, such as cache control."""
+    """Return whether the block is text without further fields, such as cache control."""
     return block.keys() == {"type", "text"} and block["type"] == "text" and isinstance(block["text"], str)
 
 
@@ -114,7 +114,7 @@ class _Tool(Struct):
 
 
 def encode_tool(tool: JsonObject) -> JsonObject:
-    """Encode a function tool, with its further fields. Other tools pass through unchanged."""
+    """Encode a function tool with its extra fields. Other tools pass through unchanged."""
     if tool.get("type") != "function":
         return tool
     function = convert_request(tool.get("function"), FunctionSpec)
@@ -148,7 +148,7 @@ def encode_choice(choice: str | JsonObject | None) -> JsonObject | None:
 
 
 def decode_choice(choice: JsonObject | None) -> str | JsonObject | None:
-    """Decode a choice to the OpenAI chat format; one that has more fields passes through unchanged."""
+    """Decode a choice to the OpenAI chat format. A choice with extra fields passes through unchanged."""
     match choice:
         case {"type": "tool", "name": name, **rest} if not rest:
             return {"type": "function", "function": {"name": name}}
@@ -235,7 +235,7 @@ def _decode_assistant(blocks: list[JsonObject]) -> JsonObject:
 
 
 def _split(blocks: list[JsonObject], kind: str) -> tuple[list[JsonObject], list[JsonObject]]:
-    """The blocks that are not of `kind`, and those that are."""
+    """Return the blocks of other kinds, and the blocks of `kind`."""
     others = [block for block in blocks if block.get("type") != kind]
     return others, [block for block in blocks if block.get("type") == kind]
 
@@ -253,14 +253,14 @@ def _decode_result(block: JsonObject) -> JsonObject:
 
 
 def _own_fields(carrier: JsonObject) -> JsonObject:
-    """Return the fields that only this API has; they stay on the message in the OpenAI chat format."""
+    """Return the fields that only this API knows. They stay on the message in the OpenAI chat format."""
     return {name: carrier[name] for name in _OWN_FIELDS if name in carrier}
 
 
 PATH = "/v1/messages"
 _VERTEX_PATH = re.compile(r"/models/(?P<model>[^/]+):(?:streamR|r)awPredict")
 DEFAULT_MAX_TOKENS = 4096
-"""The limit of a request that sets none: the API requires one."""
+"""The token limit of a request without one. The API requires a limit."""
 
 
 class _Body(Struct):
@@ -415,7 +415,7 @@ def tool_use_block(call_id: str, tool: str | None) -> JsonObject:
 
 
 def call_id(id: str, index: int) -> str:
-    """Return the id for a call that has none; clients refer to it in the result."""
+    """Return an id for a call without one. Clients refer to it in the result."""
     return f"toolu_{id}_{index}"
 
 
@@ -523,7 +523,7 @@ class AnthropicStreamDecoder(FramedStreamDecoder[ServerSentEvent]):
         return []
 
     def _count(self, usage: AnthropicUsage | None) -> None:
-        """Counts are totals so far: a later count replaces an earlier one."""
+        """Replace earlier counts with later ones: each event reports the total so far."""
         if usage is not None:
             self._usage = replace(self._usage, **without_none(asdict(usage)))
 
@@ -547,7 +547,7 @@ class AnthropicStreamDecoder(FramedStreamDecoder[ServerSentEvent]):
 
 
 def _kind(event: ServerSentEvent) -> str:
-    """Return the event's type: its name if that is enough, else the type in its data."""
+    """Return the event's type: its name if that is sufficient, else the type in its data."""
     if event.event in ("ping", "error"):
         return event.event
     return decode_answer(event.data, _TypedEvent).type or event.event

@@ -18,11 +18,11 @@ from offbook.text import shorten
 
 AWS_RETRY_AFTER = "x-amz-retry-after"
 NO_ID = "offbook"
-"""The id of a response for which none is given."""
+"""The id of a response without one."""
 
 
 class WireRequest(Struct, frozen=True):
-    """A request as it is sent over HTTP: the path below the base URL, with its query, and the JSON body."""
+    """A request as sent over HTTP: the path below the base URL with its query, and the JSON body."""
 
     path: str
     body: JsonObject
@@ -107,12 +107,12 @@ class StreamEncoder(Protocol):
 
 
 def bearer_auth(api_key: str) -> dict[str, str]:
-    """Return the header that carries the key as a bearer token; none if the key is empty."""
+    """Return the header that carries the key as a bearer token, or no header for an empty key."""
     return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 def error_message(data: bytes, *path: str) -> str:
-    """Return the text at `path` in a JSON error body, or the body as text if there is none."""
+    """Return the text at `path` in a JSON error body, or the whole body as text."""
     text = data.decode("utf-8", "replace").strip()
     try:
         value = orjson.loads(data)
@@ -124,7 +124,7 @@ def error_message(data: bytes, *path: str) -> str:
 
 
 def nested_error_message(data: bytes) -> str:
-    """Return the message in an error body like that of OpenAI, Anthropic and Gemini."""
+    """Return the message of an error body in the nested shape of OpenAI, Anthropic and Gemini."""
     return error_message(data, "error", "message")
 
 
@@ -206,7 +206,7 @@ def content_blocks(deltas: Iterable[StreamDelta]) -> Iterator[Iterator[StreamDel
 
 
 def stream_error(message: object, *, raw: str) -> ProviderError:
-    """Return the error for one that the provider reports inside a stream."""
+    """Return the error for a failure that the provider reports inside a stream."""
     return ProviderError(f"error inside the stream: {message}", body=raw)
 
 
@@ -221,11 +221,10 @@ def error_of_status(
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return how long the provider asks to wait: `retry-after-ms`, `x-amz-retry-after`, or `retry-after`.
+    """Return the wait that the provider requests, from `retry-after-ms`, `x-amz-retry-after` or `retry-after`.
 
-    The last is in seconds or a date, the others are in ms.
-
-    A date is relative to the `date` of the same response, or to `now` if it has none.
+    `retry-after` is in seconds or a date, the others are in ms. A date is relative to the `date` of the same response,
+    or to `now` if it has none.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     for name, unit_s in (("retry-after-ms", 0.001), (AWS_RETRY_AFTER, 0.001), ("retry-after", 1.0)):

@@ -59,7 +59,7 @@ _IMAGE_TYPE = "image/"
 
 
 def model_in(path: str) -> tuple[str, bool]:
-    """Return the model that a path names, and whether it asks for a stream.
+    """Return the model in a path, and whether the path requests a stream.
 
     Raises:
         RequestError: the path names no model.
@@ -76,14 +76,14 @@ def path_of(request: Request, operation: str, stream_operation: str) -> str:
 
 
 def encode_content(content: Content) -> list[JsonObject]:
-    """Encode content as blocks; none for empty text, which the API rejects as a block."""
+    """Encode content as blocks. Empty text becomes no block, because the API rejects an empty one."""
     if isinstance(content, list):
         return [_encode_part(part) for part in content]
     return [{"text": content}] if content else []
 
 
 def decode_content(blocks: list[JsonObject]) -> str | list[JsonObject]:
-    """Decode blocks to the OpenAI chat format. A single block that is only text becomes that text."""
+    """Decode blocks to the OpenAI chat format. A single plain text block becomes a string."""
     if len(blocks) == 1 and is_plain_text(blocks[0]):
         return str(blocks[0]["text"])
     return [_decode_block(block) for block in blocks]
@@ -149,7 +149,7 @@ def decode_tool(tool: JsonObject) -> JsonObject:
 
 
 def encode_choice(choice: str | JsonObject | None) -> JsonObject | None:
-    """Encode a choice; the API has none that forbids all tools."""
+    """Encode a choice. The API cannot forbid all tools."""
     match choice:
         case "auto":
             return {"auto": {}}
@@ -205,7 +205,7 @@ def _encode_result(message: JsonObject) -> JsonObject:
 
 
 def encode_system(messages: Iterable[JsonObject]) -> list[JsonObject]:
-    """Return the blocks of the system prompt: those of all system messages."""
+    """Return the text of all system messages as blocks."""
     systems = (message for message in messages if message.get("role") in SYSTEM_ROLES)
     return [block for message in systems for block in encode_content(message.get("content"))]
 
@@ -226,10 +226,15 @@ def _decode_message(message: _ConverseMessage) -> list[JsonObject]:
 
 
 def _decode_assistant(blocks: list[JsonObject]) -> JsonObject:
-    said = [block for block in blocks if "toolUse" not in block]
-    calls = [_decode_call(block["toolUse"]) for block in blocks if "toolUse" in block]
+    said = [block for block in blocks if not _is_call(block)]
+    calls = [_decode_call(block["toolUse"]) for block in blocks if _is_call(block)]
     message: JsonObject = {"role": "assistant", "content": decode_content(said) if said else None}
     return message | {"tool_calls": calls} if calls else message
+
+
+def _is_call(block: JsonObject) -> bool:
+    use = block.get("toolUse")
+    return use is not None and not (isinstance(use, dict) and use.get("type") == "server_tool_use")
 
 
 def _decode_call(block: Any) -> JsonObject:
@@ -255,7 +260,9 @@ class _ToolConfig(Struct):
 
 
 class _Body(Struct):
-    messages: list[_ConverseMessage]
+    """A request. Without messages, those of a prompt that the vendor keeps are meant."""
+
+    messages: list[_ConverseMessage] = []
     system: list[dict[str, Any]] = []
     inference_config: dict[str, Any] = field(default_factory=dict, name="inferenceConfig")
     tool_config: _ToolConfig | None = field(default=None, name="toolConfig")
@@ -399,7 +406,7 @@ def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
 
 
 def call_id(id: str, index: int) -> str:
-    """Return the id for a call that has none; clients refer to it in the result."""
+    """Return an id for a call without one. Clients refer to it in the result."""
     return f"tooluse_{id}_{index}"
 
 
@@ -529,7 +536,7 @@ def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str 
 
 
 def _encode_block(index: int, pieces: Iterable[StreamDelta], id: str) -> Iterator[bytes]:
-    """Encode one block. Only those of tool calls have a start."""
+    """Encode one block. Only tool calls have a start event."""
     place = {"contentBlockIndex": index}
     for position, delta in enumerate(pieces):
         if position == 0 and isinstance(delta, ToolCallDelta):
@@ -570,4 +577,4 @@ CODEC = Codec(
     encode_error=encode_error,
     decode_error=decode_error,
 )
-"""The `/model/{model}/converse` protocol. Keys are those of Bedrock; requests without one are signed."""
+"""The `/model/{model}/converse` protocol, with Bedrock keys. Requests without a key are signed."""

@@ -107,7 +107,7 @@ def read_messages(messages: Sequence[JsonObject]) -> list[ChatMessage]:
 
 
 class SinglePrompt(Struct, frozen=True):
-    """A request that is one question. `fields` are further fields of its message.
+    """A request that is a single question. `fields` are extra fields of its message.
 
     They are part of the conversation, not options of the request.
     """
@@ -122,10 +122,10 @@ class SinglePrompt(Struct, frozen=True):
 
 
 def read_prompt(request: Request, *, fields: Sequence[str]) -> SinglePrompt:
-    """Return the one question of a request, with those of the given `fields` that its message has.
+    """Return the single question of a request, with the given `fields` of its message.
 
     Raises:
-        RequestError: the request has tools, or more than a system prompt and one message of the user.
+        RequestError: the request has tools, or more than a system prompt and one user message.
     """
     messages = read_messages(request.messages)
     systems, last = messages[:-1], messages[-1] if messages else None
@@ -139,7 +139,7 @@ def read_prompt(request: Request, *, fields: Sequence[str]) -> SinglePrompt:
 
 
 def arguments_object(call: ToolCall) -> JsonObject:
-    """Return the arguments as an object; text that is not a JSON object becomes its field `raw_arguments`."""
+    """Return the arguments as an object. Text that is not a JSON object becomes the field `raw_arguments`."""
     return call.args if call.raw_arguments is None else {RAW_ARGUMENTS: call.raw_arguments}
 
 
@@ -160,8 +160,8 @@ class CallIds:
     def of_result(self, tool: str | None, *, given: str | None = None) -> str:
         """Return the id of the call that a result belongs to.
 
-        It is `given`, else the id of the first call of the tool without a result, else of the first call without a
-        result. A result without a call gets a number of its own.
+        It is `given`, else the tool's first call without a result, else the first call of any tool without a result. A
+        result without a call gets a new number.
         """
         answered = self._answered(tool, given)
         if answered is not None:

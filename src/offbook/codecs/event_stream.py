@@ -1,7 +1,7 @@
-"""Messages of `application/vnd.amazon.eventstream`, the binary streams of AWS: encoded, decoded and split.
+"""Encodes, decodes and splits messages of `application/vnd.amazon.eventstream`, AWS's binary streams.
 
-A message is its length and that of its headers, a checksum of the two, the headers, the payload, and a checksum of all
-before it. Streams of `InvokeModel` carry the events of another protocol: as base64, in the payload of a `chunk`.
+A message consists of its length and its headers' length, a checksum of both, the headers, the payload, and a checksum
+of everything before. Streams of `InvokeModel` carry events of another protocol as base64 in the payload of a `chunk`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _STRING = 7
 
 
 class EventMessage(Struct, frozen=True):
-    """A message: its headers, of which only those that are text are kept, and its payload."""
+    """A message: its text headers and its payload."""
 
     headers: dict[str, str]
     payload: bytes
 
     @property
     def name(self) -> str:
-        """The name of the event or the exception; empty if it has none."""
+        """The name of the event or the exception, or ""."""
         return self.headers.get(EXCEPTION_TYPE) or self.headers.get(EVENT_TYPE, "")
 
     @property
@@ -123,9 +123,9 @@ def _decode_headers(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 class EventFrame(Struct, frozen=True):
-    """A message as its headers and the JSON that it carries: its payload, or what is base64 in that of a `chunk`.
+    """A message as its headers and its JSON: the payload, or the decoded base64 in the payload of a `chunk`.
 
-    `around` is then the rest of the payload, before and after the base64.
+    For a `chunk`, `around` is the rest of the payload, before and after the base64.
     """
 
     headers: dict[str, str]
@@ -140,7 +140,7 @@ class EventFrame(Struct, frozen=True):
 
 
 def read_frame(frame: bytes) -> EventFrame | None:
-    """Return the message in `frame`, if encoding it again gives the same bytes; else None."""
+    """Return the message in `frame`, or None if encoding it again would give other bytes."""
     if len(frame) < _SMALLEST or int.from_bytes(frame[:4]) != len(frame):
         return None
     try:
@@ -181,7 +181,7 @@ def event_documents(content: bytes) -> list[bytes] | None:
 
 
 class EventStreamSplitter:
-    """Splits a body into messages, byte for byte. What follows a prelude that is wrong is not split."""
+    """Splits a body into messages, byte for byte. Data after an invalid prelude is not split."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -198,13 +198,13 @@ class EventStreamSplitter:
         return frames
 
     def close(self) -> list[bytes]:
-        """Return what is left when the body has ended."""
+        """Return the unsplit rest when the body has ended."""
         rest = bytes(self._pending)
         self._pending.clear()
         return [rest] if rest else []
 
     def _next_length(self, start: int) -> int | None:
-        """Return the length of the message that starts there; None if that is not known yet, or never will be."""
+        """Return the length of the next message, or None if it is unknown."""
         if self.is_broken or len(self._pending) - start < _PRELUDE.size:
             return None
         prelude = bytes(self._pending[start : start + _PRELUDE.size])

@@ -37,7 +37,7 @@ class FrameSplitter(Protocol):
         ...
 
     def close(self) -> list[bytes]:
-        """Return what is left when the body has ended."""
+        """Return the unsplit rest when the body has ended."""
         ...
 
 
@@ -65,12 +65,12 @@ def encode_frame(content_type: str, data: bytes, event: str = "") -> bytes:
 
 
 def binary_frame(data: bytes) -> EventFrame | None:
-    """Return the message of AWS's event stream in a frame; None if it is not one. Text is told by its first byte."""
+    """Return the AWS event-stream message in a frame, or None. The first byte distinguishes text."""
     return read_frame(data) if data.startswith(FIRST_BYTE) else None
 
 
 def binary_documents(content: bytes) -> list[bytes] | None:
-    """Return the JSON of each message in a body of AWS's event stream; None if the body is not one."""
+    """Return the JSON of each message in an AWS event-stream body, or None for other bodies."""
     return event_documents(content) if content.startswith(FIRST_BYTE) else None
 
 
@@ -89,7 +89,7 @@ class _UnsplitPieces:
 
 
 class _PatternSplitter:
-    """Splits after each match of a pattern. `plain_end` is how all its matches look in bodies without CR."""
+    """Splits after each match of a pattern. `plain_end` is the form of all matches in bodies without CR."""
 
     def __init__(self, end: re.Pattern[bytes], plain_end: bytes) -> None:
         self._end, self._plain_end = end, plain_end
@@ -135,7 +135,7 @@ class ServerSentEvent(Struct, frozen=True):
 
 
 class SseDecoder:
-    """Decodes a text/event-stream body to events. Comments and other fields than `data`, `event`, `id` are dropped."""
+    """Decodes a text/event-stream body to events. Comments, and fields except `data`, `event` and `id`, are dropped."""
 
     def __init__(self) -> None:
         self._splitter = _PatternSplitter(*_EVENTS)
@@ -201,7 +201,7 @@ def encode_ndjson_line(data: bytes) -> bytes:
 
 
 def escape_line_breaks(data: bytes) -> bytes:
-    """Return the JSON with line breaks other than those of ASCII escaped."""
+    """Return the JSON with non-ASCII line breaks escaped."""
     if data.isascii():
         return data
     for character, escaped in _LINE_BREAKS.items():
@@ -213,7 +213,7 @@ MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 
 
 class PackedBodyError(ValueError):
-    """A body that cannot be unpacked: its encoding is unknown, it is broken, or it is too large."""
+    """A body that cannot be unpacked: the encoding is unknown, or the body is broken or too large."""
 
 
 def unpack_body(body: bytes, content_encoding: str) -> bytes:
@@ -236,7 +236,7 @@ UNPACKED_AT_ONCE = 256
 
 
 class Unpacker:
-    """Unpacks a body of gzip, deflate or zstd piece by piece. It may have several members, one after the other.
+    """Unpacks a gzip, deflate or zstd body piece by piece. The body may have several consecutive members.
 
     Raises:
         ImportError: the package for zstd is not installed.
@@ -249,7 +249,7 @@ class Unpacker:
         self._member: Any = None
 
     def feed(self, data: bytes) -> bytes:
-        """Return what `data` completes. Raises PackedBodyError if the body is packed otherwise."""
+        """Return the data that `data` completes. Raises PackedBodyError for an invalid body."""
         pieces, data, self._held = list[bytes](), self._held + data, b""
         try:
             while data:

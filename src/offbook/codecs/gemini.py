@@ -89,7 +89,7 @@ class _FileData(Struct, rename="camel"):
 
 
 def encode_parts(content: Content) -> list[JsonObject]:
-    """Encode content as parts. Anything but text and images passes through unchanged."""
+    """Encode content as parts. Parts other than text and images pass through unchanged."""
     if isinstance(content, str):
         return [{"text": content}]
     return [_encode_part(part) for part in content or ()]
@@ -114,7 +114,7 @@ def _encode_image(url: str, media_type: str | None) -> JsonObject | None:
 
 
 def decode_parts(parts: list[JsonObject]) -> Content:
-    """Decode parts with names in camel case to content: text alone is a string, no parts are None.
+    """Decode parts with camel-case names to content. Text alone becomes a string, and an empty list None.
 
     Raises:
         RequestError: a part has the wrong shape.
@@ -155,16 +155,19 @@ def _decode_file(file: _FileData) -> JsonObject | None:
 
 
 SKIP_SIGNATURE = "skip_thought_signature_validator"
-"""The signature that the vendor documents for a call in the history that has none."""
+"""The vendor's documented placeholder for the missing signature of an earlier call."""
 _WIRE_ROLES = {"assistant": "model"}
 
 
 class GeminiContent(Struct):
-    parts: list[dict[str, Any]] = field(default_factory=list)
+    """A content. The API also takes one part in place of a list, and one content in place of a list."""
+
+    parts: list[dict[str, Any]] | dict[str, Any] = field(default_factory=list)
     role: str | None = None
 
     def camel_parts(self) -> list[JsonObject]:
-        return [in_camel_case(part) for part in self.parts]
+        parts = [self.parts] if isinstance(self.parts, dict) else self.parts
+        return [in_camel_case(part) for part in parts]
 
 
 class FunctionCallShape(Struct):
@@ -180,15 +183,15 @@ class _FunctionResponse(Struct):
 
 
 def encode_system(messages: Sequence[ChatMessage]) -> JsonObject | None:
-    """Return the system instruction made of all system messages, or None if there are none."""
+    """Return all system messages as one system instruction, or None."""
     parts = [part for message in messages if message.role in SYSTEM_ROLES for part in encode_parts(message.content)]
     return {"parts": parts} if parts else None
 
 
 def encode_contents(messages: Sequence[ChatMessage], *, signed: bool) -> list[JsonObject]:
-    """Encode a conversation without its system messages and empty messages.
+    """Encode a conversation without system messages and empty messages.
 
-    `signed` says that the model rejects calls in the history without a signature.
+    `signed` means that the model rejects earlier calls without a signature.
     """
     contents: list[JsonObject] = []
     tools: dict[str | None, str] = {}
@@ -330,7 +333,7 @@ def _is_plain_schema(schema: object) -> bool:
 
 
 def _decode_tool(tool: JsonObject) -> list[JsonObject]:
-    """Decode each declared function as a tool of its own."""
+    """Decode each declared function as a separate tool."""
     declarations = read_fields(tool, _Tool).function_declarations
     if declarations is None:
         return [tool]
@@ -395,7 +398,7 @@ class _Limits(Struct, rename="camel"):
 
 
 class _Body(Struct, rename="camel"):
-    contents: list[GeminiContent]
+    contents: list[GeminiContent] | GeminiContent
     system_instruction: GeminiContent | None = None
     tools: list[dict[str, Any]] | None = None
     tool_config: dict[str, Any] | None = None
@@ -437,7 +440,8 @@ def decode_request(wire: WireRequest) -> Request:
     limits = convert_request(config, _Limits)
     tool_choice, tool_config = decode_tool_choice(body.tool_config or {})
     ids = CallIds()  # numbers the calls that have none
-    said = (message for content in body.contents for message in _decode_content(content, ids))
+    contents = [body.contents] if isinstance(body.contents, GeminiContent) else body.contents
+    said = (message for content in contents for message in _decode_content(content, ids))
     return Request(
         messages=(*_system(body.system_instruction), *said),
         model=path["model"],
@@ -535,7 +539,7 @@ class GenerateContentResponse(Struct, rename="camel"):
 
     @property
     def end(self) -> str | None:
-        """The vendor's finish reason, if the response has ended; a blocked prompt ends it too."""
+        """The vendor's finish reason, if the response has ended. A blocked prompt also ends it."""
         if self.prompt_feedback is not None and self.prompt_feedback.block_reason is not None:
             return _BLOCKED
         return next((candidate.finish_reason for candidate in self.candidates if not candidate.index), None)
@@ -630,7 +634,7 @@ def encode_error(status_code: int, message: str) -> JsonObject:
 
 
 class GeminiStreamDecoder(FramedStreamDecoder[ServerSentEvent]):
-    """Decodes frames that are each a partial response. A stream is complete after a frame with a finish reason."""
+    """Decodes frames, each a partial response. A frame with a finish reason completes the stream."""
 
     def __init__(self) -> None:
         super().__init__(SseDecoder())

@@ -174,7 +174,7 @@ PATH = "/api/chat"
 
 
 class Limits(Struct):
-    """Those of the options that every protocol has."""
+    """The limits that every protocol has."""
 
     temperature: float | None = None
     num_predict: int | None = None
@@ -201,7 +201,7 @@ def encode_request(request: Request) -> WireRequest:
 
 
 def encode_options(request: Request) -> JsonObject:
-    """Return the options of the request, its limits among them; empty if it has none."""
+    """Return the request's options, including its limits."""
     limits = without_none({"temperature": request.temperature, "num_predict": request.max_tokens})
     options = limits | convert_request(request.extra.get("options") or {}, dict[str, Any])
     return {"options": options} if options else {}
@@ -319,7 +319,7 @@ def decode_error(data: bytes) -> str:
 
 
 class OllamaStreamDecoder(FramedStreamDecoder[bytes]):
-    """Decodes lines that are each a partial response. A stream is complete after a line that is `done`."""
+    """Decodes lines, each a partial response. A line with `done` completes the stream."""
 
     def __init__(self) -> None:
         super().__init__(NdjsonDecoder())

@@ -64,7 +64,7 @@ def encode_request(request: Request) -> WireRequest:
 
 
 def decode_request(wire: WireRequest) -> Request:
-    """Decode a request. It is streamed unless `stream` is false. One without a prompt only loads a model."""
+    """Decode a request. It streams unless `stream` is false. A request without a prompt only loads a model."""
     body = convert_request(wire.body, _Body)
     if not body.prompt and not body.images:
         raise OtherProtocolError("a request without a prompt loads a model", source="request body", place="prompt")
@@ -103,7 +103,7 @@ def decode_response(data: bytes) -> Response:
 
 
 def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
-    """Encode a response. The protocol has no ids, and no tool calls: they are left out."""
+    """Encode a response without ids and tool calls, which this protocol lacks."""
     return _encode_line(response, response.content, response.reasoning) | encode_end(response)
 
 
@@ -114,7 +114,7 @@ def _encode_line(response: Response, text: str, thinking: str | None = None) -> 
 
 
 class OllamaGenerateStreamDecoder(OllamaStreamDecoder):
-    """Decodes lines that are each a partial response. A stream is complete after a line that is `done`."""
+    """Decodes lines, each a partial response. A line with `done` completes the stream."""
 
     def _decode_line(self, line: bytes) -> ChatResponse:
         return decode_answer(line, _Line).as_chat()
@@ -140,4 +140,4 @@ CODEC = replace(
     encode_stream=encode_stream,
     stream_decoder=OllamaGenerateStreamDecoder,
 )
-"""The `/api/generate` protocol. Its errors are those of chat."""
+"""The `/api/generate` protocol, with the error bodies of chat."""

@@ -147,7 +147,7 @@ class _Completion(Struct):
 
 
 def first_choice(choices: Sequence[C], data: bytes) -> C:
-    """Return the first choice of the answer `data`. Raises MalformedResponseError if there is none."""
+    """Return the first choice of a response. Raises MalformedResponseError if there is none."""
     if not choices:
         raise MalformedResponseError("the response has no choices", raw=data.decode("utf-8", "replace"))
     return choices[0]
@@ -195,7 +195,7 @@ def response_id(id: str) -> str:
 
 
 def call_id(id: str, index: int) -> str:
-    """Return the id for a call that has none; clients refer to it in the result."""
+    """Return an id for a call without one. Clients refer to it in the result."""
     return f"call_{id}_{index}"
 
 
@@ -347,7 +347,7 @@ def encode_stream_error(message: str) -> bytes:
 
 
 def is_usage_frame(frame: bytes) -> bool:
-    """Return whether the frame contains only usage, which is sent only to clients that ask for it."""
+    """Return whether the frame contains only usage, which clients must request."""
     return b'"choices":[]' in frame
 
 

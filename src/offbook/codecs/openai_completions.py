@@ -47,7 +47,7 @@ class _Body(Struct):
 
 
 def encode_request(request: Request) -> WireRequest:
-    """Encode a request. Raises RequestError if it is not one text."""
+    """Encode a request. Raises RequestError if it is not a single text."""
     prompt = read_prompt(request, fields=_PROMPT_FIELDS)
     if prompt.system or not isinstance(prompt.content, str):
         raise RequestError("a completion has one text, and no system prompt", source="messages")
@@ -63,7 +63,9 @@ def encode_request(request: Request) -> WireRequest:
 
 
 def decode_request(wire: WireRequest) -> Request:
-    """Decode a request. Several prompts, and prompts of token ids, are another protocol: they are no conversation."""
+    """Decode a request. Requests with several prompts or token ids are not a conversation, and are handled as plain
+    HTTP.
+    """
     body = convert_request(wire.body, _Body)
     prompt_fields = {name: wire.body[name] for name in _PROMPT_FIELDS if name in wire.body}
     return Request(
@@ -164,4 +166,4 @@ CODEC = replace(
     encode_stream=encode_stream,
     stream_decoder=OpenAICompletionsStreamDecoder,
 )
-"""The `/completions` protocol. Its errors are those of chat completions."""
+"""The `/completions` protocol, with the error bodies of chat completions."""

@@ -64,12 +64,12 @@ class OutputItem(Struct):
     arguments: str | None = None
 
     def text(self) -> str:
-        """Return the text of a message, including a refusal; empty for other items."""
+        """Return the text of a message, including a refusal, or "" for other items."""
         parts = (self.content or ()) if self.type == "message" else ()
         return "".join(part.text or part.refusal or "" for part in parts)
 
     def reasoning(self) -> str:
-        """Return the text of reasoning: its summary, and its content if the model shows it; empty for other items."""
+        """Return reasoning text: the summary, and the content if the model shows it. Other items give ""."""
         parts = (*(self.summary or ()), *(self.content or ())) if self.type == "reasoning" else ()
         return PARAGRAPH.join(part.text for part in parts if part.text)
 
@@ -78,7 +78,7 @@ class OutputItem(Struct):
 
 
 def read_item(data: Raw) -> OutputItem:
-    """Decode an item. Of other kinds, such as a search on the vendor's servers, only the type is kept."""
+    """Decode an item. Only the type of an unknown kind is kept, such as a search on the vendor's servers."""
     kind = decode_answer(bytes(data), _TypedItem).type
     return decode_answer(bytes(data), OutputItem) if kind in _KINDS else OutputItem(kind)
 
@@ -97,7 +97,7 @@ def started_item(index: int, first: StreamDelta, id: str) -> JsonObject:
 
 
 def finished_item(index: int, first: StreamDelta, text: str, id: str) -> JsonObject:
-    """Return the item with all of its text: that of a message, of reasoning, or the arguments of a call."""
+    """Return the completed item, with its message text, reasoning or call arguments."""
     item = started_item(index, first, id)
     match first:
         case TextDelta():
@@ -126,7 +126,7 @@ _INCOMPLETE_REASONS = {"length": "max_output_tokens"}
 
 
 class _Usage(OpenAIUsage):
-    """The usage of chat completions, under other names."""
+    """The usage of chat completions under this API's names."""
 
     prompt_tokens: int | None = field(default=None, name="input_tokens")
     completion_tokens: int | None = field(default=None, name="output_tokens")
@@ -242,7 +242,7 @@ def encode_content(content: Content, *, text_type: str = "input_text") -> str | 
 
 
 def decode_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
-    """Decode content to the OpenAI chat format. A single part that is only text becomes that text."""
+    """Decode content to the OpenAI chat format. A single plain text part becomes a string."""
     if isinstance(content, str):
         return content
     parts = [_decode_part(part) for part in content]
@@ -275,15 +275,15 @@ def _decode_part(part: JsonObject) -> JsonObject:
 
 
 def _without_empty(fields: JsonObject) -> JsonObject:
-    """Drop fields that are None or an empty list, such as `annotations` in responses that are sent back."""
+    """Drop fields that are None or empty lists, such as `annotations` of a response that a client sends back."""
     return {name: value for name, value in fields.items() if value is not None and value != []}
 
 
 ITEM_ROLE = "item"
-"""The role of a message whose content is one item that the OpenAI chat format does not have."""
+"""The role of a message that consists of one item unknown to the OpenAI chat format."""
 REASONING_ITEMS = "reasoning_items"
-"""The field of an assistant message that holds the reasoning items before it, which only this API reads."""
-_OWN_FIELDS = ("caller", "namespace", "phase")
+"""The field of an assistant message for its preceding reasoning items, which only this API reads."""
+_OWN_FIELDS = ("async", "caller", "namespace", "phase")
 
 
 class _Message(Struct):
@@ -303,9 +303,9 @@ class _FunctionCallOutput(Struct):
 
 
 def encode_conversation(messages: Sequence[JsonObject]) -> tuple[str | None, list[JsonObject]]:
-    """Return the instructions, which are the text of a leading system message, and all other messages as items.
+    """Return the leading system message as instructions, and the remaining messages as items.
 
-    `reasoning_content` is left out: the API accepts only its own reasoning items.
+    `reasoning_content` is omitted: the API accepts only its own reasoning items.
     """
     match messages:
         case [{"role": "system", "content": str(instructions)}, *rest]:
@@ -341,7 +341,7 @@ class _AssistantTurn:
         self._reasoning: list[JsonObject] = []
 
     def add(self, item: JsonObject) -> bool:
-        """Add the item if it belongs to this turn, and return whether it does."""
+        """Add the item if it belongs to this turn. Return whether it does."""
         match item:
             case {"type": "function_call"}:
                 read = convert_request(item, _FunctionCall)
@@ -393,11 +393,11 @@ def _encode_call(call: JsonObject) -> JsonObject:
 
 
 def _decode_other(item: JsonObject) -> JsonObject:
-    """Decode an item that is not part of an assistant's turn."""
+    """Decode an item outside an assistant turn."""
     match item.get("type", "message"):
-        case "message":
+        case "message" if item.keys() != {"id"}:  # that is a reference
             return _decode_message(item)
-        case "function_call_output":
+        case "function_call_output" if item.get("call_id") is not None:
             read = convert_request(item, _FunctionCallOutput)
             message = {"role": "tool", "tool_call_id": read.call_id, "content": decode_content(read.output)}
             return message | _own_fields(item)
@@ -410,7 +410,7 @@ def _decode_message(item: JsonObject) -> JsonObject:
 
 
 def _own_fields(carrier: JsonObject) -> JsonObject:
-    """Return the fields that only this API has; they stay on the message in the OpenAI chat format."""
+    """Return the fields that only this API knows. They stay on the message in the OpenAI chat format."""
     return {name: carrier[name] for name in _OWN_FIELDS if carrier.get(name) is not None}
 
 
@@ -428,7 +428,7 @@ class _FunctionTool(Struct):
 
 
 def encode_tool(tool: JsonObject) -> JsonObject:
-    """Encode a function tool, with its further fields. Other tools pass through unchanged."""
+    """Encode a function tool with its extra fields. Other tools pass through unchanged."""
     if tool.get("type") != "function":
         return tool
     function = convert_request(tool, _ChatTool).function
@@ -454,7 +454,7 @@ def encode_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
 
 
 def decode_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
-    """Decode a choice to the OpenAI chat format; one that the format does not have passes through unchanged."""
+    """Decode a choice to the OpenAI chat format. A choice unknown to that format passes through unchanged."""
     match choice:
         case {"type": "function", "name": name}:
             return {"type": "function", "function": {"name": name}}
@@ -465,9 +465,9 @@ PATH = "/responses"
 
 
 class _Body(Struct):
-    """A request. A `prompt` or a `conversation` on the vendor's servers may hold what is not here."""
+    """A request body. A `prompt` or `conversation` on the vendor's servers may hold further content."""
 
-    input: str | list[dict[str, Any]] = []
+    input: str | list[dict[str, Any]] | None = None
     model: str = ""
     instructions: str | None = None
     temperature: float | None = None
@@ -496,7 +496,7 @@ def decode_request(wire: WireRequest) -> Request:
     """Decode a request. References to server state, such as `previous_response_id`, stay in `extra`."""
     body = convert_request(wire.body, _Body)
     return Request(
-        messages=tuple(decode_conversation(body.instructions, body.input)),
+        messages=tuple(decode_conversation(body.instructions, body.input or [])),
         model=body.model,
         temperature=body.temperature,
         max_tokens=body.max_output_tokens,
@@ -583,7 +583,7 @@ class OpenAIResponsesStreamDecoder(FramedStreamDecoder[ServerSentEvent]):
         return [ReasoningDelta(PARAGRAPH)] if part.summary_index and part.output_index in self._streamed else []
 
     def _open(self, event: _ItemEvent) -> list[StreamDelta]:
-        """Start a call. Anything else that the item already contains is sent again: in pieces, or with its end."""
+        """Start a call. Any other content of the item arrives again later, in pieces or at its end."""
         item = read_item(event.item)
         if item.type != "function_call" or event.output_index in self._call_of_item:
             return []
@@ -625,7 +625,7 @@ class OpenAIResponsesStreamDecoder(FramedStreamDecoder[ServerSentEvent]):
 
 
 def _read_end(event: ServerSentEvent) -> ResponseStatus:
-    """Return the outcome in the event. Raises ProviderError if it is a failure, whatever the event's name."""
+    """Return the event's outcome. Raises ProviderError for a failure, whatever the event's name."""
     outcome = decode_answer(event.data, _EndEvent).response
     if outcome.status == "failed":
         raise _reported_error(event)
@@ -724,4 +724,4 @@ CODEC = Codec(
     stream_decoder=OpenAIResponsesStreamDecoder,
     encode_error=encode_error,
 )
-"""The `/responses` protocol. Its error bodies are those of chat completions."""
+"""The `/responses` protocol, with the error bodies of chat completions."""

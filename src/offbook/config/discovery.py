@@ -73,7 +73,7 @@ def _is_ignored(folder: str) -> bool:
 
 
 def project_files(folder: Path) -> Iterator[Path]:
-    """Yield the Python files, configs and workflows in a folder: what a run may depend on."""
+    """Yield the Python files, configs and workflows of a folder, on which a run may depend."""
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not _is_ignored(name)]
         yield from (Path(place, name) for name in names if name.endswith(PROJECT_SUFFIXES))

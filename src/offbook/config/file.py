@@ -1,4 +1,4 @@
-"""The config file of a project, `offbook.toml` or `[tool.offbook]`: its sections as models, and how it is read."""
+"""The config file of a project, `offbook.toml` or `[tool.offbook]`: the models of its sections, and its loader."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Section(BaseModel):
 class HandlerConfig(Section):
     """An agent that is a function. `provider` serves its calls through `ctx.provider`.
 
-    `mcp` is the config of its MCP servers, such as `.mcp.json`, which are stood in for through `ctx.mcp`.
+    `mcp` is the config of its MCP servers, such as `.mcp.json`, whose stand-ins are in `ctx.mcp`.
     """
 
     handler: Reference
@@ -99,10 +99,10 @@ class UserConfig(Section):
 
 
 class JudgeConfig(Section):
-    """The model that judges, its metrics, and the minimum for the mean of a metric.
+    """The model that judges, its metrics, and the minimum mean of each metric.
 
-    A metric is a built-in one, or `module:name` of your own; the default is all built-in ones. Metrics that are
-    functions need no model. `group_errors` says how the errors of a run are grouped.
+    A metric is a built-in one, or your own as `module:name`; the default is all built-in ones. Metrics that are
+    functions need no model. `group_errors` is the way of grouping a run's errors.
     """
 
     provider: ProviderName | None = None
@@ -116,7 +116,7 @@ class JudgeConfig(Section):
 
 
 class RunConfig(Section):
-    """How scenarios are found and run; a scenario may override some of these."""
+    """How scenarios are found and run. A scenario may override some of these."""
 
     scenarios: ListOf[Name] = ("**/sim_*.py",)
     conversations: PositiveInt = 1

@@ -1,4 +1,4 @@
-"""Stands in for the MCP servers of agents: asks the real ones and records them, or answers from recordings."""
+"""Stands in for agents' MCP servers: records the real ones, or answers from recordings."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ from offbook.wire.session import WireSession
 
 
 class ConversationMcpServers:
-    """Stands in for the MCP servers of one agent in every conversation, until it is closed.
+    """Stands in for one agent's MCP servers in every conversation, until it is closed.
 
-    They are recorded under names such as `books a room/billing/1/github`, so that each conversation is replayed by
-    itself.
+    They are recorded under names such as `books a room/billing/1/github`, so each conversation is replayed separately.
 
     Raises:
-        InputError: the config cannot be read; from `begin`, if the recording cannot be.
+        InputError: the config cannot be read; from `begin`, if the recording cannot be read.
     """
 
     def __init__(self, config: Path, mode: Live | Record | Replay, names: StepNames) -> None:
@@ -56,7 +55,7 @@ class ConversationMcpServers:
         return self._opened[location].server.mcp_of_session(conversation)
 
     def logs(self) -> list[Log]:
-        """Return what each conversation was served by each server, as a recording like `mcp:books a room/…`."""
+        """Return the log of each conversation and server, by a name like `mcp:books a room/…`."""
         replays = (replay for opened in self._opened.values() for replay in opened.replays)
         return [replay.log.placed(f"mcp:{replay.server}", of_tools=True) for replay in replays]
 
@@ -129,7 +128,7 @@ class _Opened:
 
 
 class _ReportedReplay(McpReplay):
-    """Calls `on_miss` with what it has no answer for."""
+    """Calls `on_miss` for unanswered requests."""
 
     def __init__(self, server: str, tools: RecordedTools, on_miss: Callable[[RecordingMismatchError], None]) -> None:
         super().__init__(server, tools)

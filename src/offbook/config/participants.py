@@ -66,13 +66,13 @@ class OpenParticipants(Struct, frozen=True):
 
     @property
     def log(self) -> Log:
-        """What the replayed recordings have served: first those of models, then those of MCP servers by name."""
+        """The log of the replayed recordings: first those of models, then those of MCP servers by name."""
         of_mcp = sorted((log for servers in self.mcp for log in servers.logs()), key=lambda log: log.recordings)
         return Log.of([*([] if self.replay is None else [self.replay.log]), *of_mcp])
 
     @property
     def opened(self) -> list[str]:
-        """The recordings that were replayed, as the log names them; that of a single file is empty."""
+        """The names of the replayed recordings in the log; "" for a single file."""
         of_tools = [name for servers in self.mcp for log in servers.logs() for name in log.recordings]
         if self.replay is None:
             return of_tools
@@ -85,7 +85,7 @@ class OpenParticipants(Struct, frozen=True):
         return {} if self.replay is None else {"": self.replay}
 
     def open_recordings(self, plan: RunPlan) -> None:
-        """Open the files of a folder in which a run is recorded, so that processes forked from now on share them."""
+        """Open the files of a folder for recording, to be shared by processes forked from now on."""
         if self.replay is None and isinstance(self.provider, RecordingFolder):
             self.provider.open_all(scenario.name for scenario in plan.scenarios)
 
@@ -151,9 +151,9 @@ def _models_of(config: Config, agent: AgentConfig) -> Iterable[str]:
 
 
 def mcp_configs(config: Config, plan: RunPlan) -> dict[str, Path]:
-    """Return the paths of the configs of the MCP servers of a plan's agents, by the name of the agent.
+    """Return the paths of the MCP configs of a plan's agents, by agent.
 
-    An agent that has some talks to other threads and processes: it runs in real time, even in a replay.
+    An agent with MCP servers talks to other threads and processes: it runs in real time, even in a replay.
     """
     declared = {name: config.agents[name] for name in plan.agents}
     return {
@@ -327,7 +327,7 @@ def _check_thresholds(
 
 
 class ErrorGrouping(Struct, frozen=True):
-    """How the errors of a run are grouped. A run in which every conversation passed has no groups."""
+    """The grouping of a run's errors. A run in which every conversation passed has no groups."""
 
     by: ErrorGroupingMode = "label"
     model: str = ""
@@ -346,7 +346,7 @@ class ErrorGrouping(Struct, frozen=True):
 
 
 def error_grouping(config: Config) -> ErrorGrouping:
-    """Return how to group the errors of a run; by label unless the config says otherwise.
+    """Return the grouping of a run's errors, by label unless the config says otherwise.
 
     Raises:
         InputError: the config groups errors by a model and declares none.
@@ -361,6 +361,6 @@ def error_grouping(config: Config) -> ErrorGrouping:
 
 
 def _conversations_to_group(result: SuiteResult) -> Sequence[ConversationResult]:
-    """Return all conversations of a run in which at least one failed; none if all passed."""
+    """Return all conversations of a run with a failed one, or none if all passed."""
     conversations = [each for scenario in result.scenarios for each in scenario.conversations]
     return () if all(each.passed for each in conversations) else conversations

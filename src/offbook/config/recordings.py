@@ -29,12 +29,12 @@ def is_folder(path: str) -> bool:
 
 
 def recording_files(folder: str) -> list[Path]:
-    """Return the recordings of a folder, and whatever else is JSON there."""
+    """Return the recordings and other JSON files of a folder."""
     return sorted(Path(folder).glob("*.json"))
 
 
 def scenarios_recorded_at(path: str) -> str:
-    """Return when the last exchange of a recording, or of those in a folder, was recorded; empty if none says so."""
+    """Return the time of the last exchange of a recording, or of a folder's recordings, or ""."""
     times = []
     for each in recording_files(path) if is_folder(path) else [path]:
         with suppress(InputError):  # a file of another kind
@@ -91,9 +91,9 @@ class MissingRecording(Provider):
 
 
 class RecordingFolder(Provider, Served):
-    """Forwards each call to the recording of its scenario, which is opened by its first call.
+    """Forwards each call to its scenario's recording, which the first call opens.
 
-    Calls about the run as a whole have a recording of their own, `_run.json`.
+    Calls about the run as a whole are in a separate recording, `_run.json`.
     """
 
     name = "recordings"
@@ -125,9 +125,9 @@ class RecordingFolder(Provider, Served):
             await provider.close()
 
     def open_all(self, scenarios: Iterable[str]) -> None:
-        """Open the recordings of these scenarios, and the one of the run, before their first calls.
+        """Open the recordings of these scenarios, and the run's, before their first calls.
 
-        Those that are created and stay empty are removed at the end.
+        New recordings that stay empty are removed at the end.
         """
         files = dict.fromkeys((*(f"{slug(name)}.json" for name in scenarios), RUN_FILE))
         self._created = [file for file in files if not (self._folder / file).exists()]
@@ -135,13 +135,13 @@ class RecordingFolder(Provider, Served):
             self._provider(file)
 
     def mocks(self) -> dict[str, MockProvider]:
-        """Return the opened recordings that are replayed, by the name of the file."""
+        """Return the opened recordings of a replay, by file name."""
         opened = sorted(self._opened.items())
         return {file: provider for file, provider in opened if isinstance(provider, MockProvider)}
 
     @property
     def log(self) -> Log:
-        """What the opened recordings have served."""
+        """The log of the opened recordings."""
         return Log.of(mock.log.placed(file) for file, mock in self.mocks().items())
 
     @property

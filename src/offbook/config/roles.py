@@ -53,7 +53,7 @@ class StepNames:
         self._pairs = sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
 
     def caller(self, step_id: str | None) -> Caller | None:
-        """Return the source of a call; None if it belongs neither to one of the conversations nor to the run."""
+        """Return the source of a call, or None if it belongs neither to a conversation nor to the run."""
         if step_id == GROUPING_STEP:
             return RUN_CALLER
         for scenario, agent in self._pairs:
@@ -97,7 +97,7 @@ SINGLE_ATTEMPT = RetryDefinition(max_retries=0)
 KEY_HINT = "; a replay needs no key: offbook test --replay PATH"
 
 RoleKey: TypeAlias = tuple[Role, str]
-"""A role, and the name of the agent if it is one."""
+"""A role, and the agent's name for an agent."""
 
 
 class RoleProvider(Provider):
@@ -220,7 +220,7 @@ def _endpoint_provider(config: Config, declared: EndpointConfig, place: str) -> 
 
 
 def _endpoint_prices(declared: EndpointConfig, *, has_budget: bool) -> PriceTable:
-    """Return the prices of an endpoint. Without a budget, a model that the config does not name needs none."""
+    """Return the prices of an endpoint. Without a budget, a model outside the config needs none."""
     prices = PriceTable.default()
     is_named = "model" in declared.model_fields_set
     if has_budget or is_named or prices.find(declared.model) is not None:

@@ -1,4 +1,4 @@
-"""The sections of a config: which options of commands they hold, and which keys they may have."""
+"""The sections of a config with their commands and allowed keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = {
     "run": (*_SCENARIOS, "answer_timeout_s", "unmocked", "budget_usd", "fail_on"),
     "redaction": ("patterns", "fields", "personal"),
 }
-"""The keys of the sections that only some commands read. Their models take long to import."""
+"""The keys of sections that only some commands read. Importing their models is slow."""
 
 
 def check_project(project: ProjectFile) -> None:

@@ -1,4 +1,4 @@
-"""Adds lines about tools to a config. What the config has, with its comments and its layout, stays."""
+"""Adds lines about tools to a config, and keeps its contents, comments and layout."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def function_line(function: str) -> str:
 
 
 def add_tool_lines(project: ProjectFile | None, lines: Mapping[str, Sequence[str]]) -> Path:
-    """Add lines to the tables of tools in a config, and return its path. Without one, `offbook.toml` is created here.
+    """Add lines to the tool tables of a config, and return its path. Without a config, `offbook.toml` is created here.
 
     Raises:
-        InputError: the file cannot be written, or has tools in a form that cannot be added to; it stays as it was.
+        InputError: the file cannot be written, or its tools have a form that cannot be extended; it is unchanged.
     """
     file = Path(CONFIG_FILE) if project is None else Path(project.source)
     is_shared = file.name == PROJECT_FILE
@@ -58,7 +58,7 @@ def add_tool_lines(project: ProjectFile | None, lines: Mapping[str, Sequence[str
 
 
 def _with_lines(text: str, header: str, path: tuple[str, ...], added: Sequence[str]) -> str:
-    """Return the text with lines in the table at this path, which is added if the text has none."""
+    """Return the text with lines in the table at this path, which is added if missing."""
     nested: dict[str, Any] = {}
     for name in reversed(path):
         nested = {name: nested}

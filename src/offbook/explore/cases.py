@@ -116,7 +116,7 @@ def require_case(cases: Sequence[FaultCase], variants: Iterable[FaultVariant]) -
     """Raise InputError if there is no case, unless orders are tried: they show that no calls overlap."""
     types = dict.fromkeys(variant.fault.type for variant in variants if not cases and not variant.needs_overlap)
     if types:
-        names, hint = ", ".join(types), "faults of streams need a streamed answer, those of tools a tool that is called"
+        names, hint = ", ".join(types), "stream faults need a streamed answer, tool faults a called tool"
         raise InputError(f"no call of the run can fail so: {names}", source="faults", hint=hint)
 
 

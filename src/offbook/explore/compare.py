@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from offbook.explore.explorer import Exploration
+from offbook.explore.recovery import recovery_of
 from offbook.explore.verdict import FINDING_TITLES, TITLES
 
 
@@ -35,12 +36,14 @@ class VerdictChange(Struct, frozen=True):
 class ExplorationComparison(Struct, frozen=True):
     """The cases whose verdicts differ, in the order of the later exploration, and how many are the same.
 
-    Of those that the later one has not tried, only earlier findings are changes; `not_tried` counts the others.
+    Of those that the later one has not tried, only earlier findings are changes; `not_tried` counts the others. Cases
+    that recover in both, and need more calls in the later one, are `dearer`.
     """
 
     changes: tuple[VerdictChange, ...]
     same: int
     not_tried: int = 0
+    dearer: int = 0
 
     @property
     def worse(self) -> list[VerdictChange]:
@@ -74,4 +77,12 @@ def compare_explorations(before: Exploration, after: Exploration) -> Exploration
         if old.get(name) != new.get(name)
     ]
     not_tried = sum(old[name] not in FINDING_TITLES for name in left)
-    return ExplorationComparison(tuple(changes), len(names) - len(changes), not_tried)
+    taken = _further_calls(before)
+    dearer = sum(calls > taken.get(name, calls) for name, calls in _further_calls(after).items())
+    return ExplorationComparison(tuple(changes), len(names) - len(changes), not_tried, dearer)
+
+
+def _further_calls(exploration: Exploration) -> dict[str, float]:
+    """Return how many calls more than the clean run each case took that recovered."""
+    recovered = (each for each in exploration.results if each.verdict == "recovered")
+    return {str(each.case): recovery_of(each.run, exploration.clean).calls for each in recovered}

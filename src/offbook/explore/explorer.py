@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, OrderCases, cases_of, order_cases, probe_plan, require_case
+from offbook.explore.causes import Discovery, QuietRule, discovery_of
 from offbook.explore.noise import Noise, noise_between, state_noise
 from offbook.explore.options import ExploreOptions, broken_invariants
 from offbook.explore.pairs import Pairs, Waves, expected_cases
@@ -35,7 +37,7 @@ from offbook.explore.schedule import (
 from offbook.explore.sharing import KnownRuns, leading_ids
 from offbook.explore.start_check import ForkingSubject, check_starts, sample_budget
 from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Reason, Verdict, assess
-from offbook.faults import FaultPlan
+from offbook.faults import FaultPlan, parse_fault
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 
 
@@ -82,6 +84,15 @@ def with_noise(clean: Run, again: Run) -> Run:
         clean = replace(clean, state=UNSET if of_state.problem else clean.state)
         noise = noise.with_others(of_state)
     return replace(clean, noise=noise) if noise else clean
+
+
+_LATER = FaultPlan([parse_fault("since=1: slow 600")])
+
+
+def _steps(run: Run) -> tuple[Counter[str], Counter[str]]:
+    """Return the calls of a run and how they ended, and those of its tools."""
+    calls = Counter(f"{call.row} {call.outcome}" for call in run.calls)
+    return calls, Counter(f"{each.tool} {each.error}" for each in run.tools)
 
 
 def next_continuation(runs: Sequence[Run]) -> Continuation | None:
@@ -140,7 +151,8 @@ class Exploration(Struct, frozen=True):
 
     `left_out` is what the budget left out, by fault, `left_groups` by group, and `not_tried` has the texts of those
     cases; an exploration that was loaded from a report does not have the texts. `left_orders` is the number of orders
-    of calls that were too many to try. `elsewhere` are the cases of other shards.
+    of calls that were too many to try. `elsewhere` are the cases of other shards. `discovery` says how the causes of
+    the findings were found; it is empty for shards.
     """
 
     subject: str
@@ -151,6 +163,7 @@ class Exploration(Struct, frozen=True):
     not_tried: frozenset[str] = frozenset()
     left_orders: int = 0
     elsewhere: tuple[FaultCase, ...] = ()
+    discovery: Discovery = Discovery()
 
     @property
     def left(self) -> int:
@@ -309,11 +322,11 @@ class Explorer:
         self._executor, self._pace = executor or SerialExecutor(subject), pace or Pace()
         self._on_begin, self._on_case = on_begin, on_case
         self._budget = parse_budget(options.budget)
-        check_shard(self._budget, options.shard)
+        check_shard(self._budget, options.shard, until_quiet=options.until_quiet)
         self._clock = clock
         self._deadline = BudgetDeadline(self._budget.time_s, clock, start_s=start_s)
         self._clean: Run | None = None
-        self._known = KnownRuns()
+        self._known, self._quiet, self._order = KnownRuns(), QuietRule(options.until_quiet), list[str]()
         self._own_ids, self._shown = set[str](), 0
         self._sampled: dict[str, ExecutedCase] = {}
 
@@ -398,13 +411,17 @@ class Explorer:
             run = [case for case in wave if self._is_own(case) or (pairs.are_wanted and case.group != "pairs")]
             self._expect(run, waves)
             has_run = False
-            for each in self._run_or_share(run):
-                has_run = True
-                if each.case.group != "pairs":
-                    pairs.add(each.case, each.run, is_finding=each.is_finding)
-                if self._is_own(each.case):
-                    yield each
-            if self._deadline.has_passed or (run and not has_run):
+            alone, others = self._known.split(run)
+            order = [case.id for case in (*alone, *others)]
+            self._order += order
+            with closing(self._run_or_share(alone, others)) as results:
+                for each in self._quiet.limit(order, results):
+                    has_run = True
+                    if each.case.group != "pairs":
+                        pairs.add(each.case, each.run, is_finding=each.is_finding)
+                    if self._is_own(each.case):
+                        yield each
+            if self._deadline.has_passed or self._quiet.is_over or (run and not has_run):
                 return
 
     def _is_own(self, case: FaultCase) -> bool:
@@ -427,7 +444,7 @@ class Explorer:
         """Begin to run cases. Those that are `planned` in all shards decide whether runs are forked."""
         self._pace.deadline = self._deadline
         if planned and self._deadline.allows(self._pace.clean_s):
-            self._clean = with_noise(self.clean, self._subject.run(FaultPlan()))
+            self._clean = self._with_noise(self.clean)
         self._on_begin(Exploration(self._subject.name, self.clean), self._pace.cases)
         self._sampled = check_starts(
             self._subject,
@@ -436,6 +453,17 @@ class Explorer:
             lambda executed: self._worst(executed.runs)[1].title,
             budget=sample_budget(self._deadline.left_s, run_s=self._pace.clean_s),
         )
+
+    def _with_noise(self, clean: Run) -> Run:
+        """Return the run without a fault with what differs when it is made again.
+
+        The answers of the second run come a little later, so that what it says of times and durations differs too,
+        under a virtual clock as well. A run that minds, such as one that waits no longer, is made again like the first.
+        """
+        later = self._subject.run(_LATER)
+        noisy = with_noise(clean, later)
+        is_same = _steps(later) == _steps(clean) and not (noisy.noise and noisy.noise.problem)
+        return noisy if is_same else with_noise(clean, self._subject.run(FaultPlan()))
 
     def _expect(self, cases: Sequence[FaultCase], waves: Waves) -> None:
         """Expect these cases now, and what may be dealt after them."""
@@ -459,14 +487,21 @@ class Explorer:
             left_groups=left_out_groups(cases, tried),
             not_tried=frozenset(str(case) for case in cases if case.id not in ids),
             elsewhere=tuple(elsewhere),
+            discovery=self._discovery(results),
         )
+
+    def _discovery(self, results: Sequence[CaseResult]) -> Discovery:
+        if self._options.shard is not None:
+            return Discovery()
+        places = {case: place for place, case in enumerate(self._order)}
+        ordered = sorted(results, key=lambda each: places.get(each.case.id, -1))
+        return discovery_of(ordered, stopped_after=self._quiet.stopped_after)
 
     def _schedule(self) -> CaseSchedule:
         return schedule(self.cases, rows_near_effects(self.clean))
 
-    def _run_or_share(self, cases: Sequence[FaultCase]) -> Iterator[CaseResult]:
-        """Run the cases; last those that may share a run with another one, if they do not."""
-        alone, others = self._known.split(cases)
+    def _run_or_share(self, alone: Sequence[FaultCase], others: Sequence[FaultCase]) -> Generator[CaseResult]:
+        """Run the cases; last the `others`, which may share a run with one of them, if they do not."""
         yield from self._run(alone)
         different = []
         for case in others:
@@ -515,7 +550,12 @@ class Explorer:
             (
                 run,
                 assess(
-                    run, self.clean, invariants=options.invariants, optional=options.optional, gave_up=options.gave_up
+                    run,
+                    self.clean,
+                    invariants=options.invariants,
+                    optional=options.optional,
+                    gave_up=options.gave_up,
+                    max_recovery_calls=options.max_recovery_calls,
                 ),
             )
             for run in runs

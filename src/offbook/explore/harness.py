@@ -22,7 +22,9 @@ from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, offered_tool, unseen_calls
 from offbook.explore.observer import (
     CLEAN_LIMITS,
+    IDENTITY_CHARS,
     NO_DECLARATIONS,
+    NO_RESPONSE,
     RAISING_HOST,
     CallLimits,
     ObservedCall,
@@ -33,6 +35,7 @@ from offbook.explore.observer import (
     RunObserver,
     SentRequest,
     SentRequests,
+    known_usage,
     max_calls_after,
     offered_tools,
 )
@@ -70,7 +73,7 @@ from offbook.session.sources import RecordedModels
 from offbook.session.tape import Tape
 from offbook.tools import Toolbox, ToolDef, ToolSpec
 from offbook.tools.definition import wrap_tool
-from offbook.tools.effects import UNDECLARED, Effect, ToolDeclaration, prefer_reported
+from offbook.tools.effects import UNDECLARED, Effect, ToolDeclaration, prefer_reported, split_reached
 from offbook.tools.toolbox import GivenTool, GivenTools
 from offbook.wire.api import InProcessCall, InProcessClients
 from offbook.wire.backend import AcceptedCall, accept_in, split_session_path
@@ -195,6 +198,8 @@ class ObservedProvider(Provider):
                 told=attempt.told,
                 effects_before=self._observer.count_effects(),
                 is_unrecorded=self._models.is_unrecorded(request),
+                identity=fingerprint(request)[:IDENTITY_CHARS],
+                usage=known_usage(response or NO_RESPONSE),
             )
         )
 
@@ -501,7 +506,12 @@ class Harness:
     def effects(self) -> tuple[Effect, ...]:
         """The side effects so far: the calls of tools that have one and that ran, reported ones instead of inferred."""
         others = (*self._observer.effects, *inferred_effects(self._inferred_tools, self._declared))
-        return prefer_reported(self.reported, others, reporting=self._reporting)
+        return prefer_reported(split_reached(self.reported)[0], others, reporting=self._reporting)
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """The places that the run has reported to have reached."""
+        return tuple(dict.fromkeys(split_reached(self.reported)[1]))
 
     @property
     def unseen(self) -> tuple[Effect, ...]:
@@ -626,7 +636,7 @@ class HarnessFactory:
             self._tool_script.lines,
             CallLimits(models=max_calls_after(len(clean.calls)), tools=max_calls_after(len(clean.tool_runs))),
             requests=tuple(self._sent.requests) if clean.has_http else None,
-            reporting=tuple(sorted({effect.tool for effect in clean.reported})),
+            reporting=tuple(sorted({effect.tool for effect in split_reached(clean.reported)[0]})),
         )
 
     def load_script(self, script: CleanScript) -> None:

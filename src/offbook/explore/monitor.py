@@ -9,7 +9,7 @@ import signal
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from inspect import isawaitable
@@ -22,14 +22,7 @@ from msgspec import UNSET, Struct
 
 from offbook.clock import run, time_limit
 from offbook.decoding import decode_msgpack
-from offbook.errors import (
-    AgentError,
-    AllProvidersFailedError,
-    BudgetExceededError,
-    DeadlineExceededError,
-    StepError,
-    StreamInterruptedError,
-)
+from offbook.errors import AgentError, BudgetExceededError, ProviderError, StepError
 from offbook.explore.harness import CleanScript, Harness, HarnessFactory
 from offbook.explore.isolation import CaseProcess
 from offbook.explore.observer import EndlessRunError, RaisingHost
@@ -67,10 +60,14 @@ def is_own_module(module: ModuleType) -> bool:
     return module.__name__ == "__main__" or (file is not None and is_own_file(file))
 
 
-def _is_own_class(error: type[BaseException]) -> bool:
-    """Return whether a class of errors is the agent's own, which raises it on purpose."""
+def gives_up(error: type[BaseException], declared: Collection[object]) -> bool:
+    """Return whether a run that ends with an undeclared error has given up: an error of an API that escapes.
+
+    As long as nothing is `declared`, so is an error whose class is the agent's own, which raises it on purpose.
+    """
     module = sys.modules.get(error.__module__)
-    return module is not None and is_own_module(module)
+    is_own = not declared and module is not None and is_own_module(module)
+    return is_own or is_api_error(error.__module__, error.__name__)
 
 
 def place_of(frame: FrameType | None, *, inside: CodeType) -> str:
@@ -124,15 +121,8 @@ def place_in_dump(dump: str, *, inside: CodeType) -> str:
 
 T = TypeVar("T")
 
-GAVE_UP_ERRORS = (
-    AgentError,
-    AllProvidersFailedError,
-    BudgetExceededError,
-    DeadlineExceededError,
-    StepError,
-    StreamInterruptedError,
-)
-"""Errors of offbook itself which say that it has tried and given up. They are always declared."""
+GAVE_UP_ERRORS = (AgentError, BudgetExceededError, ProviderError, StepError)
+"""Errors of offbook itself which say that it has given up. They are always declared."""
 
 
 class RunDeadlineError(BaseException):
@@ -313,6 +303,7 @@ class RunMonitor(RaisingHost):
             marks=harness.marks,
             overlaps=harness.overlaps,
             unknown_reads=harness.unknown_reads or UNSET,
+            reached=harness.reached,
             took_s=round(self._took_s if case is None else case.clock.passed_s, 6),
             paths=harness.recovery_paths,
         )
@@ -323,8 +314,7 @@ class RunMonitor(RaisingHost):
         declared_as = next(filter(None, (_name_if(inner, each) for each in self._declared)), "")
         was_cancelled = isinstance(inner, asyncio.CancelledError) and self.harness.was_cancelled
         is_declared = was_cancelled or isinstance(inner, GAVE_UP_ERRORS) or declared_as
-        gave_up = is_api_error(type(inner).__module__, type(inner).__name__)
-        gave_up = gave_up or (not self._declared and _is_own_class(type(inner)))
+        gave_up = gives_up(type(inner), self._declared)
         kind: ErrorKind = "declared" if is_declared else "gave up" if gave_up else "undeclared"
         message = _exit_call(inner) if isinstance(inner, SystemExit) else error_text(inner)
         return RunFailure(kind, type(inner).__name__, message, declared_as)

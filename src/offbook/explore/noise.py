@@ -100,7 +100,7 @@ def state_noise(first: Any, second: Any, *, now: datetime) -> Noise:
     noise = _noise_of(_Comparison(now, is_state=True).differences(first, second, STATE))
     if noise.masked(first, STATE) == noise.masked(second, STATE):
         return noise
-    problem = "made twice without a fault, the run leaves two states, which are not compared: each run must begin with"
+    problem = "two runs without a fault leave different states, which are not compared: each run must begin with"
     return Noise(
         problem=f"{problem} the same state (a file of state_of in the working directory does, --keep FOLDER does)"
     )
@@ -114,8 +114,8 @@ def noise_between(first: Any, second: Any, *, now: datetime) -> Noise:
     noise = _noise_of(_Comparison(now).differences(first, second, ""))
     if noise.masked(first) == noise.masked(second):
         return noise
-    problem = "made twice without a fault, the run has two results that differ in more than numbers, times and ids"
-    return replace(noise, problem=f"{problem}: a different result may be one without a fault, too")
+    problem = "the results of two runs without a fault differ in more than numbers, times and ids"
+    return replace(noise, problem=f"{problem}: a different result may also occur without a fault")
 
 
 def _noise_of(differences: Iterable[NoisyLine | str]) -> Noise:

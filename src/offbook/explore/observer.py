@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
@@ -16,7 +16,7 @@ from offbook.errors import OffbookError
 from offbook.explore.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun
 from offbook.faults.site import Site
-from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, result_text, tool_results
+from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, Usage, result_text, tool_results
 from offbook.recording.format.exchange import ToolExchange, json_arguments
 from offbook.recording.format.wire_record import WireRecord
 from offbook.recording.match.conversation import message_text
@@ -174,6 +174,30 @@ class ObservedCall(Struct, frozen=True, kw_only=True):
     knows_pauses: bool = True
     is_over_http: bool = False
     refusal: str = ""
+    identity: str = ""
+    usage: Usage | UnsetType = UNSET
+
+
+NO_RESPONSE = Response("", "")
+
+
+def known_usage(response: Response) -> Usage | UnsetType:
+    """Return the tokens of a response, if its API has counted them."""
+    return response.usage if response.usage.total_tokens else UNSET
+
+
+IDENTITY_CHARS = 16
+"""How much of the fingerprint of a request is kept to tell requests apart."""
+
+MAX_AGENT_CHARS = 40
+
+
+def agent_name(step_id: str | None, messages: Sequence[JsonObject]) -> str:
+    """Return the step of a call, or the first line of its instructions; empty without either."""
+    if step_id is not None:
+        return step_id
+    instructions = (message_text(each) for each in messages if each.get("role") in SYSTEM_ROLES)
+    return shorten(next(instructions, "").strip().partition("\n")[0], MAX_AGENT_CHARS)
 
 
 def model_calls(observed: Sequence[ObservedCall]) -> tuple[ModelCall, ...]:
@@ -206,6 +230,9 @@ def _model_call(call: ObservedCall, observed: Sequence[ObservedCall], before: Se
         follows=_follows(call, observed),
         is_over_http=call.is_over_http,
         refusal=call.refusal,
+        agent=agent_name(site.step_id, call.messages),
+        identity=call.identity,
+        usage=call.usage,
         got_out=bool(call.refusal) and _gets_out(call, observed[len(before) + 1 :]),
     )
 
@@ -238,18 +265,17 @@ def _step(call: ObservedCall) -> tuple[str, str | None]:
     return call.site.workflow, call.site.step_id
 
 
-def requested_tools(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ToolCall, ...]:
-    """Return the tool calls of an answer; none if it cannot be decoded."""
+def decoded_response(parsed: ParsedRequest, answer: HttpResponse) -> Response:
+    """Return the response that an answer encodes; an empty one if it cannot be decoded."""
     codec = parsed.route.codec
     if codec is None or answer.status != 200:
-        return ()
+        return Response("", parsed.model)
     try:
-        response = (
+        return (
             _streamed_response(parsed, answer, codec) if answer.is_streamed else codec.decode_response(answer.content)
         )
     except OffbookError:
-        return ()
-    return response.tool_calls
+        return Response("", parsed.model)
 
 
 def arrived_tools(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ToolCall, ...]:
@@ -656,13 +682,13 @@ class RunObserver:
     def _turn(self, call: _HttpCall) -> Turn:
         """Return a request with what its answer asks for, as far as that has arrived."""
         if self._has_arrived(call):
-            return _turn_of(call.attempt, requested_tools(call.attempt.parsed, call.answer))
+            return _turn_of(call.attempt, decoded_response(call.attempt.parsed, call.answer).tool_calls)
         return _turn_of(call.attempt, arrived_tools(call.attempt.parsed, call.answer), is_cut=True)
 
     def _observed(self, call: _HttpCall) -> ObservedCall:
         attempt, request, outcome = call.attempt, call.attempt.parsed.request, self._outcome(call)
         messages = () if request is None else request.messages
-        requested = requested_tools(attempt.parsed, call.answer) if outcome == "answered" else ()
+        response = decoded_response(attempt.parsed, call.answer) if outcome == "answered" else NO_RESPONSE
         return ObservedCall(
             site=call.site,
             messages=messages,
@@ -675,7 +701,7 @@ class RunObserver:
             has_tools=request is not None and bool(request.tools),
             is_streamed=attempt.parsed.is_streamed,
             chunks=chunk_kinds(attempt.parsed, call.answer),
-            asks_for=tuple((tool.tool, tool.args) for tool in requested),
+            asks_for=tuple((tool.tool, tool.args) for tool in response.tool_calls),
             told=self._script.tells_failure(messages),
             effects_before=call.effects_before,
             is_unrecorded=request is not None and call.outcome in _UNRECORDED,
@@ -684,6 +710,8 @@ class RunObserver:
             knows_pauses=self._knows_pauses,
             is_over_http=True,
             refusal="" if attempt.refusal is None else str(attempt.refusal),
+            identity=attempt.parsed.request_hash[:IDENTITY_CHARS],
+            usage=known_usage(response),
         )
 
     def _outcome(self, call: _HttpCall) -> CallOutcome:

@@ -132,7 +132,9 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
 
     `budget` is a number of cases, or a time like `5m` in which it should end. `optional` names the steps
     and tools that a run may go on without; those of them that are `unchecked` may be missing from the run. Only the
-    cases of a `shard` run, if there is one. `gave_up` tells of a result whether the run has given up.
+    cases of a `shard` run, if there is one. `gave_up` tells of a result whether the run has given up. It ends when
+    `until_quiet` cases in a row found no new cause. A run that needs more than `max_recovery_calls` further calls is a
+    finding.
     """
 
     variants: Sequence[FaultVariant]
@@ -143,6 +145,8 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
     unchecked: frozenset[str] = frozenset()
     shard: Shard | None = None
     gave_up: GaveUp | None = None
+    until_quiet: int | None = None
+    max_recovery_calls: int | None = None
 
     def check_optional(self, names: Collection[str]) -> None:
         """Raise InputError if one of `optional` that is checked is not among the steps and tools of the clean run."""

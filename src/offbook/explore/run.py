@@ -15,7 +15,7 @@ from offbook.explore.effects import net_effects, volatile_values
 from offbook.explore.noise import Noise
 from offbook.faults import At, FaultPlan
 from offbook.faults.order import CallOrder
-from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
+from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta, Usage
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
@@ -141,7 +141,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     answer; None if that is not known. `follows` is whether the request repeats the one of its step before it,
     or continues a conversation; if neither, it is a question of its own. A call that `is_over_http` is made by an HTTP
     client. `refusal` says why the real API would refuse the request, which was refused for that; the run `got_out` of
-    it if a later request of the same conversation was accepted.
+    it if a later request of the same conversation was accepted. `agent` names who asks, if the request tells: its step,
+    or the beginning of its instructions. Equal requests have equal `identity`. `usage` are the tokens of an answer.
     """
 
     number: int
@@ -164,6 +165,9 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     is_over_http: bool = False
     refusal: str = ""
     got_out: bool = False
+    agent: str = ""
+    identity: str = ""
+    usage: Usage | UnsetType = UNSET
 
     @property
     def row(self) -> str:
@@ -272,6 +276,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     if its plan has faults of order. `state` is what the user's world is at the end, as JSON,
     if that is known. Of the clean run, `noise` is what differs when it is made again.
     `unknown_reads` are reads after an effect that nobody has seen, and whose answers the recording does not know.
+    `reached` are the places that it has reported to have reached.
     """
 
     result: Any = None
@@ -296,11 +301,19 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     state: Any = UNSET
     noise: Noise | UnsetType = UNSET
     unknown_reads: tuple[str, ...] | UnsetType = UNSET
+    reached: tuple[str, ...] = ()
 
     @cached_property
     def requested_values(self) -> set[str]:
         """The UUIDs and times in what its models have asked for, derived once: they are the same in every replay."""
         return volatile_values([call.asks_for for call in self.calls])
+
+    @property
+    def places(self) -> set[str]:
+        """The names of what the run has reached: steps, tools, models, recovery paths, and what it has reported."""
+        answered = [call for call in self.calls if call.outcome == "answered"]
+        named = {name for call in answered for name in (call.step_id, call.model) if name}
+        return named | {each.tool for each in self.tools} | self.paths.keys() | set(self.reached)
 
     @property
     def trajectory(self) -> list[tuple[str, JsonObject]]:

@@ -54,11 +54,14 @@ def parse_budget(value: int | str | None, *, source: str = "budget") -> CaseBudg
     return CaseBudget(time_s=time_s)
 
 
-def check_shard(budget: CaseBudget, shard: Shard | None) -> None:
-    """Raise InputError if cases are left out by their time: shards could not agree on which."""
+def check_shard(budget: CaseBudget, shard: Shard | None, *, until_quiet: int | None = None) -> None:
+    """Raise InputError if cases are left out by their time or their results: shards could not agree on which."""
     if shard is not None and budget.time_s is not None:
-        hint = "a number of cases, which are the same in every shard: --budget 2000"
+        hint = "use a number of cases, which is equal in every shard: --budget 2000"
         raise InputError("a budget of time cannot be split into shards", source="--budget", hint=hint)
+    if shard is not None and until_quiet is not None:
+        hint = "leave one of the two out"
+        raise InputError("a shard does not know what the others find", source="until_quiet", hint=hint)
 
 
 CLOSING_SHARE = 0.03

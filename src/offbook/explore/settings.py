@@ -63,20 +63,18 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     on_divergence: Annotated[
         OnDivergence,
         Option(
-            "What answers a request that was never recorded: explore continues as different models might, stop ends "
+            "The answer to an unrecorded request: explore continues as different models might, stop ends "
             "the run, default uses default_response, live calls the model."
         ),
     ] = "explore"
-    default_response: Annotated[str, Option("The answer of on_divergence = default, which it implies.")] = (
-        DEFAULT_RESPONSE
-    )
+    default_response: Annotated[str, Option("The answer for on_divergence = default. Implies it.")] = DEFAULT_RESPONSE
     lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS)] = False
     exact: Annotated[bool, Option(EXACT, "--exact")] = False
     declared: Declared = ()
     deadline_s: Annotated[
         Annotated[float, Meta(ge=0.001)] | None,
         Option(
-            "Seconds that a run may take on its virtual clock; for a program, seconds that it may wait for an answer.",
+            "The time limit of a run on its virtual clock, in seconds; for a program, of one wait for an answer.",
             key="deadline",
             metavar="SECONDS",
             unset="20 for each answer that a program waits for, 3600 on the virtual clock",
@@ -105,7 +103,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     gave_up: Annotated[
         str | None,
         Option(
-            "A result that this pattern matches says that the run has given up.",
+            "A run whose result matches this pattern has given up.",
             "--gave-up",
             metavar="REGEX",
             panel=REPORTS,
@@ -179,8 +177,8 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
     results: Annotated[
         tuple[str, ...],
         Option(
-            "Files that the program writes, as names or patterns: they are part of its result. They are in the working "
-            "directory, or in '$TMPDIR/…'.",
+            "Files that are part of the program's result, as names or patterns, in the working directory or in "
+            "'$TMPDIR/…'.",
             was="--result",
             metavar="FILE",
         ),
@@ -193,14 +191,14 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
         str | None,
         Option(
             "A file or folder in which the program leaves its state, or a command that prints it: an equal end state "
-            "overrules other effects, and another one is a finding.",
+            "overrules other effects, and a different one is a finding.",
             metavar="COMMAND|FILE",
         ),
     ] = None
     runs_tools: Annotated[
         bool,
         Option(
-            "Run tools for real: those of a program, and those that are not recorded.",
+            "Run tools for real: a program's, and those that are not recorded.",
             "--run-tools",
             key="run_tools",
             panel=RUNS,
@@ -209,7 +207,7 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
     crashes: Annotated[
         bool,
         Option(
-            "Also kill the program or the workflow at each call, and start it again.",
+            "Also kill the program or the workflow at each call, and restart it.",
             "--crash",
             key="crash",
             panel=CASES,
@@ -361,6 +359,22 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
         ),
     ] = False
     pairs: Annotated[bool, Option("Also try a second fault after each.")] = False
+    until_quiet: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Option("Stop when so many cases in a row have found no new cause of a finding.", metavar="CASES"),
+    ] = None
+    must_reach: Annotated[
+        tuple[str, ...],
+        Option(
+            "Steps, tools, recovery paths (retry, fallback) or names of offbook.reached that a case has to reach; "
+            "exit with 1 otherwise.",
+            has_names=True,
+        ),
+    ] = ()
+    max_recovery_calls: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Option("How many further calls a run may make after a fault; more are a finding.", metavar="CALLS"),
+    ] = None
     budget: Annotated[
         int | str | None,
         Option(
@@ -372,7 +386,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
         ),
     ] = None
     allow_partial: Annotated[
-        bool, Option("Exit with 0 instead of 4 although a budget has left cases out, if the others have no finding.")
+        bool, Option("Exit with 0 instead of 4 if a budget left cases out and the others have no finding.")
     ] = False
     fault: Annotated[
         tuple[str, ...],
@@ -391,7 +405,11 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
     list_cases: Annotated[
         bool,
         Option(
-            "List the cases, and run only the run without a fault.", "--list", key="list", panel=CASES, is_per_run=True
+            "List the cases after the run without a fault, without running them.",
+            "--list",
+            key="list",
+            panel=CASES,
+            is_per_run=True,
         ),
     ] = False
     shard: Annotated[
@@ -411,7 +429,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
     workers: Annotated[
         int | str,
         Option(
-            "How many cases run at once (by default as many as there are cores), or a Ray cluster.",
+            "The number of concurrent cases (one per core by default), or a Ray cluster.",
             "--workers",
             metavar="N|auto|ray|ray://…",
             panel=RUNS,
@@ -445,9 +463,7 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
         str | None,
         Option("A folder to write each finding to, as a file that pytest runs.", metavar="FOLDER", is_path=True),
     ] = None
-    as_json: Annotated[
-        bool, Option("Print JSON, for machines.", "--json", key="json", panel=REPORTS, is_per_run=True)
-    ] = False
+    as_json: Annotated[bool, Option("Print JSON.", "--json", key="json", panel=REPORTS, is_per_run=True)] = False
     quiet: Annotated[bool, Option("Print failures only.", "--quiet -q", panel=REPORTS)] = False
 
     def fitting(self, given: Self, *, file: str | None) -> Self:

@@ -92,7 +92,7 @@ def check_starts(
             continue
         verdict, other = verdict_of(forked.result()), verdict_of(fresh.result())
         if verdict != other:
-            subject.start_fresh(f"{case} is {other!r} if it is started anew in real time, and {verdict!r} if it is not")
+            subject.start_fresh(f"{case} is {other!r} when started anew in real time, and {verdict!r} when forked")
             return {}
         ended[case.id] = forked.result()
     return ended

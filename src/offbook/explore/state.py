@@ -28,7 +28,7 @@ def check_state(state: object) -> None:
     """Raise InputError if this is not a function of no arguments or of one."""
     if state is not None and (not callable(state) or inspect.iscoroutinefunction(state)):
         hint = "state=read_balances, a function of no arguments or of the run"
-        raise InputError(f"expected a function that is not async, got {state!r}", source="state", hint=hint)
+        raise InputError(f"expected a synchronous function, got {state!r}", source="state", hint=hint)
 
 
 def with_state(run: Run, state: State | None) -> Run:

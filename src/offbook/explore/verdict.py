@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from typing import Literal, get_args
 
 import msgspec
@@ -235,15 +235,17 @@ def assess(
     invariants: Sequence[Invariant] = (),
     optional: Collection[str] = (),
     gave_up: GaveUp | None = None,
+    max_recovery_calls: int | None = None,
 ) -> Assessment:
     """Return the verdict on a run, compared with the clean run.
 
     `optional` names the steps and tools that a run may go on without. `gave_up` tells of a result whether the run has
-    given up.
+    given up. More than `max_recovery_calls` further calls are a finding.
     """
     invariants = [_on_whole(run, each) for each in invariants]
     run, clean = _without_noise(run, clean), _without_noise(clean, clean)
     known = _as_far_as_known(run, list(_Claims(run, clean, invariants, frozenset(optional), gave_up)))
+    known += _dear_recovery(run, clean, max_recovery_calls)
     claims = sorted(known, key=lambda claim: claim.severity)
     worst = claims[0]
     also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
@@ -365,7 +367,12 @@ class _Claims:
         for often in _how_often(observed):
             yield Assessment("repeated effect", (often, *self._instructions), "certain")
         yield from _possible_repeats(inferred, ", as far as the conversation shows", self._advice)
-        for effect in difference.other:
+        remedies = self._remedies(difference)
+        for effect in remedies:
+            text = f"{effect} ran, and the run gave up: it may take something back, or tell somebody"
+            declare = f"-o undoes={effect.tool}=TOOL, or [tools.{effect.tool}] may_remain = true"
+            yield Assessment("undecided", (text, f"declare it: {declare}"))
+        for effect in (each for each in difference.other if each not in remedies and not self._is_last_word(each)):
             if not self._is_observed(effect.tool) or self._was_approved(effect):
                 continue
             ran = f"{effect.beside(difference.missing)} ran; without the fault it does not"
@@ -375,6 +382,36 @@ class _Claims:
         undeclared = () if self._has_same_state else compare_effects(runs, clean, {}, stable=self._stable).repeated
         yield from _possible_repeats(undeclared, "", _declaration_advice)
         yield from self._obeyed()
+
+    def _remedies(self, difference: EffectDifference) -> list[Effect]:
+        """Return what ran once in a run that gave up, by undeclared tools that the clean run does not use.
+
+        A booking may be cancelled like that, or a person called. Nobody has said so, and nobody the contrary.
+        """
+        if not self._gave_up_in_the_end or self._instructions or self._has_fired("asks_for_more"):
+            return []
+        known = {each.tool for each in self._clean.effects}
+        often = Counter(map(_call_identity, self._run.effects))
+        return [
+            each
+            for each in difference.other
+            if each.tool not in known
+            and each.source == "observed"
+            and often[_call_identity(each)] == 1
+            and not self._declarations.get(each.tool, UNDECLARED).undoes
+            and not self._may_remain(each.tool)
+        ]
+
+    def _is_last_word(self, effect: Effect) -> bool:
+        """Return whether an effect may stand when a run gives up, and this run has."""
+        return self._gave_up_in_the_end and self._may_remain(effect.tool)
+
+    @cached_property
+    def _gave_up_in_the_end(self) -> bool:
+        error = self._run.error
+        if error is not None:
+            return error.kind != "undeclared"
+        return not self._run.hung and self._run.result != self._clean.result and self._says_it_gave_up
 
     def _unseen(self) -> Iterator[Assessment]:
         """Yield the tools with an effect that may have run where nobody sees it.
@@ -505,6 +542,8 @@ class _Claims:
         """
         if any(planned.fault.type == "cancelled" for planned in self._faults):
             return []
+        if self._remedies(self._effect_difference()):  # which may have taken back what else would stand
+            return []
         run = self._run
         net = net_effects(self._effects, self._declarations)
         standing = [each for each in self._known(net) if each.outcome == "done" and not self._may_remain(each.tool)]
@@ -531,7 +570,10 @@ class _Claims:
             return True
         known = result_text([each.arguments for each in standing])
         listed = [
-            any(_has_word(self._said, each) and not _has_word(known, each) for each in _own_values(lacking, self._run))
+            any(
+                _has_word(self._said, each) and not _has_word(known, each)
+                for each in _own_values(lacking, self._run, min_digits=1)
+            )
             for lacking in missing
             if lacking.tool == effect.tool
         ]
@@ -801,12 +843,15 @@ def _is_error(fault: AnyPlannedFault) -> bool:
     return isinstance(fault, FailedCall) or hasattr(fault, "status_code") or "loses_answer" in fault.traits
 
 
-_TOKEN = re.compile(r"[\w-]*\d[\w-]*")
+# Between the words of some scripts stands no space: `フライトLH-77は予約済み` has the word `LH-77`.
+_UNSPACED = "\u0e00-\u0e7f\u3005-\u30ff\u3400-\u9fff\uac00-\ud7af\uff66-\uff9f"
+_SIGN = rf"[^\W{_UNSPACED}]"
+_TOKEN = re.compile(rf"(?:{_SIGN}|-)*\d(?:{_SIGN}|-)*")
 _NAME_PART = re.compile(r"[^\W_]+?(?=[A-Z]|_|$)")
 
 
 def _has_word(text: str, word: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) is not None
+    return re.search(rf"(?<!{_SIGN}){re.escape(word)}(?!{_SIGN})", text, re.IGNORECASE) is not None
 
 
 def _values_of(effect: Effect, *, min_digits: int = 2) -> set[str]:
@@ -824,19 +869,21 @@ def _returned_ids(effect: Effect, run: Run) -> set[str]:
 def _names_effect(text: str, effect: Effect, run: Run) -> bool:
     """Return whether a text names the effect: its tool, or a value that no other tool has had or returned."""
     tool = effect.tool.rpartition(".")[2]
-    if re.search(rf"(?<!\w){'[ _-]?'.join(map(re.escape, re.split('[ _-]', tool)))}(?!\w)", text, re.IGNORECASE):
+    name = "[ _-]?".join(map(re.escape, re.split("[ _-]", tool)))
+    if re.search(rf"(?<!{_SIGN}){name}(?!{_SIGN})", text, re.IGNORECASE):
         return True
     return any(_has_word(text, each) for each in _own_values(effect, run))
 
 
-def _own_values(effect: Effect, run: Run) -> set[str]:
+def _own_values(effect: Effect, run: Run, *, min_digits: int = 2) -> set[str]:
     """Return the values of an effect that no other tool has had or returned."""
     others = [each for each in run.tools if each.tool != effect.tool]
     shared = result_text([[each.arguments, each.result] for each in others])
-    return {each for each in _values_of(effect) | _returned_ids(effect, run) if not _has_word(shared, each)}
+    own = _values_of(effect, min_digits=min_digits) | _returned_ids(effect, run)
+    return {each for each in own if not _has_word(shared, each)}
 
 
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = re.compile(rf"[^\W\d_{_UNSPACED}]+|[{_UNSPACED}]+")
 _STEM_LENGTH = 4
 """How many letters two words have in common, at least, if they are about the same: `refund` and `refunded`."""
 
@@ -854,7 +901,7 @@ def _speaks_of(effect: Effect, clean: Run, claim: Claim) -> bool:
     returned. A field that is no more than the value of an argument may merely say what was asked for.
     """
     words = {part.casefold() for part in _NAME_PART.findall(effect.tool.rpartition(".")[2]) if len(part) > 2}
-    if any(word.startswith(part) for word in re.findall(r"\w+", claim.text) for part in words):
+    if any(word.startswith(part) for word in re.findall(rf"{_SIGN}+", claim.text) for part in words):
         return True
     asked, returned = _values_of(effect), _returned_ids(effect, clean)
     is_echo = claim.text.rpartition(": ")[2].strip('"') in {each.casefold() for each in asked}
@@ -888,6 +935,13 @@ def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:
         effects.setdefault((times, expected), []).append(str(effect))
     for (times, expected), names in effects.items():
         yield f"{' and '.join(names)} ran {_times(times)} instead of {_times(expected)}"
+
+
+def _dear_recovery(run: Run, clean: Run, most: int | None) -> Iterator[Assessment]:
+    further = len(run.calls) - len(clean.calls)
+    if most is not None and run.fired and further > most:
+        text = f"it took {pluralize(further, 'further call')}, and max_recovery_calls allows {most}"
+        yield Assessment("bad retry", (text,), "storm")
 
 
 def _times(count: int) -> str:

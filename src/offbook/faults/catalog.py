@@ -192,7 +192,7 @@ def fault_type_hint(name: str, types: Mapping[str, type[AnyPlannedFault]], *, si
     if name in TOOL_FAULT_TYPES:
         return f"it is a fault of tools, for a line of a plan: 'tool=refund: {name}'"
     if name in PROCESS_FAULT_TYPES:
-        return f"it is a fault of a process, for a line of a plan: 'call=2: {name} before'"
+        return f"it is a process fault, for a line of a plan: 'call=2: {name} before'"
     kinds: dict[str, Mapping[str, object]] = {
         "fault types": FAULT_TYPES,
         "of tools": TOOL_FAULT_TYPES,

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, NoReturn, Self
 from msgspec import Meta, field
 
 from offbook.codecs.base import error_message, error_of_status
-from offbook.errors import InputError, ProviderConnectionError, ProviderTimeoutError
+from offbook.errors import InputError, ProviderTimeoutError
 from offbook.faults.fault import (
     INJECTED_ERROR,
     UNANSWERED_MS,
@@ -17,11 +17,12 @@ from offbook.faults.fault import (
     Milliseconds,
     add_mark,
 )
+from offbook.faults.named_errors import connect_error
 from offbook.messages import Reply
 
 
 class ConnectionReset(Fault, frozen=True, tag="connection_reset"):
-    """Raises a ProviderConnectionError at once."""
+    """Raises a ProviderConnectionError at once. For code that has loaded httpx, it is an httpx.ConnectError as well."""
 
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
 
@@ -30,7 +31,7 @@ class ConnectionReset(Fault, frozen=True, tag="connection_reset"):
         return (FaultVariant("connection_reset", cls(), is_persistent=True),)
 
     async def apply(self, call: FaultedCall) -> NoReturn:
-        raise ProviderConnectionError("connection reset", provider=call.provider)
+        raise connect_error("connection reset", provider=call.provider)
 
 
 class Timeout(Fault, frozen=True, tag="timeout"):
@@ -123,7 +124,7 @@ class HttpError(Fault, frozen=True, tag="http_error"):
                 raise InputError(f"{name!r} is not the name of a header", place="headers")
             if not _HEADER_VALUE.fullmatch(value):
                 raise InputError(
-                    f"{value!r} cannot be in a header: it is not one line of Latin-1", place=f"headers.{name}"
+                    f"{value!r} cannot be in a header: it is not a single line of Latin-1", place=f"headers.{name}"
                 )
 
     def said(self, mark: str) -> str:

@@ -104,7 +104,7 @@ class HeldUntil(OrderFault, frozen=True, tag="held_until"):
 
     def check(self) -> None:
         if self.tool and self.step:
-            raise InputError("a call is one of a tool or one of a step", place="step")
+            raise InputError("a call belongs to a tool or to a step", place="step")
         if not self.call and (self.tool or self.step):
             reason = f"which call of {self.tool or self.step!r} is not said"
             raise InputError(reason, place="call")

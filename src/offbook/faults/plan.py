@@ -167,7 +167,7 @@ def _check_values(fault: AnyPlannedFault, *, site: str = "", source: str = "", p
         fault.check()
     except InputError as error:
         example = fault_example(type(fault), error.place.partition(".")[0], site=site)
-        hint = f"{error.hint} {example}".strip()
+        hint = "; ".join(filter(None, (error.hint, example)))
         raise InputError(error.reason, source=source, place=place + error.place, hint=hint) from None
     return fault
 

@@ -118,7 +118,7 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         """Raise InputError for a fault of tools at a site of models, and vice versa."""
         if self.tool is None and fault.is_for_tools:
             hint = f"add the tool, like 'tool=refund: {fault.type}'"
-            raise InputError(f"{fault.type} is a fault of tools, and the site has no tool", place="tool", hint=hint)
+            raise InputError(f"{fault.type} is a tool fault, and the site has no tool", place="tool", hint=hint)
         if self.tool is not None and not (fault.is_for_tools or fault.fits_any_call):
             hint = f"use one of {', '.join(sorted(TOOL_FAULT_TYPES))}, or leave tool out"
             raise InputError(f"{fault.type} is a fault of models, not of tools", place="tool", hint=hint)

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Annotated, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Self, TypeVar, cast, get_args
 
 from msgspec import Meta, field
 
@@ -26,9 +26,11 @@ from offbook.faults.fault import (
     Milliseconds,
     add_mark,
 )
+from offbook.faults.named_errors import error_class
 from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
 
 TruncateEnding = Literal["ConnectionError", "TimeoutError", "clean", "cut", "error_event", "malformed"]
+_ENDINGS: frozenset[str] = frozenset(get_args(TruncateEnding))
 
 
 MALFORMED = b'{"broken'
@@ -87,14 +89,15 @@ class StreamTruncate(PacedStream, frozen=True, tag="stream_truncate"):
     """Yields `after_chunks` events, then ends the stream.
 
     `ending` is how: with a broken connection, silence, a clean EOF (`clean`), an EOF in the middle of the body (`cut`),
-    an error event, or bytes that the protocol does not allow (`malformed`).
+    an error event, bytes that the protocol does not allow (`malformed`), or the exception of this name. On a
+    connection, a named exception is silence if it is a timeout, and a broken connection otherwise.
     """
 
     breaks_response: ClassVar[bool] = True
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
 
     after_chunks: Count = 0
-    ending: TruncateEnding = field(name="raise", default="ConnectionError")
+    ending: str = field(name="raise", default="ConnectionError")
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
@@ -114,17 +117,27 @@ class StreamTruncate(PacedStream, frozen=True, tag="stream_truncate"):
                 yield event
         raise self._error(call)
 
+    def check(self) -> None:
+        if self.ending not in _ENDINGS:
+            error_class(self.ending)
+
+    @property
+    def ending_on_wire(self) -> TruncateEnding:
+        """How the stream ends on a connection."""
+        if self.ending in _ENDINGS:
+            return cast("TruncateEnding", self.ending)
+        return "TimeoutError" if issubclass(error_class(self.ending), TimeoutError) else "ConnectionError"
+
     def _error(self, call: FaultedCall) -> ProviderError:
         provider, place = call.provider, f"after {self.after_chunks} chunks"
         match self.ending:
             case "TimeoutError":
                 return ProviderTimeoutError(f"the stream fell silent {place}", provider=provider)
-            case "clean":
-                return ProviderConnectionError(f"the stream ended before its last event, {place}", provider=provider)
-            case "cut":
-                return ProviderConnectionError(
-                    f"the connection was closed in the middle of the body, {place}", provider=provider
-                )
+            case "clean" | "cut":
+                is_clean = self.ending == "clean"
+                cut = "connection was closed in the middle of the body"
+                how = "stream ended before its last event" if is_clean else cut
+                return ProviderConnectionError(f"the {how}, {place}", provider=provider)
             case "error_event":
                 message = add_mark(f"error inside the stream, {place}: {INJECTED_ERROR}", call.mark)
                 return ProviderError(message, provider=provider)
@@ -132,6 +145,8 @@ class StreamTruncate(PacedStream, frozen=True, tag="stream_truncate"):
                 return MalformedResponseError(f"unreadable bytes inside the stream, {place}", provider=provider)
             case "ConnectionError":
                 return ProviderConnectionError(f"the connection broke {place}", provider=provider)
+            case _:
+                return error_class(self.ending)(f"the stream failed {place}", provider=provider)
 
 
 class StreamStall(PacedStream, frozen=True, tag="stream_stall"):

@@ -118,7 +118,7 @@ class CircuitBreakerProvider(WrappedProvider):
 
 
 def classify_outcome(outcome: Response | BaseException) -> BreakerOutcome:
-    """Return what an outcome says about the provider: rate limits, rejected requests and cancellations are neither."""
+    """Return an outcome's meaning for the provider. Rate limits, rejected requests and cancellations are neutral."""
     if isinstance(outcome, Response):
         return "success"
     if not isinstance(outcome, ProviderError):

@@ -17,9 +17,8 @@ from offbook.text import estimate_tokens
 
 
 class Budget:
-    """Adds up costs in US dollars. No call starts once the limit is reached; calls in progress still count.
-
-    Nor does a call start whose price is unknown.
+    """Adds up costs in US dollars. No call starts once the limit is reached, or if its price is unknown; calls in
+    progress still count.
     """
 
     def __init__(self, limit_usd: float | None) -> None:
@@ -30,7 +29,7 @@ class Budget:
         self._priced: set[str] = set()
 
     def check_price(self, provider: Provider, request: Request) -> None:
-        """Check that `provider` knows what calls of the model of `request` cost, once for each model.
+        """Check that `provider` knows the price of the request's model, once for each model.
 
         Raises:
             InputError: it does not.
@@ -45,15 +44,15 @@ class Budget:
             raise BudgetExceededError(spent_usd=self.spent_usd, limit_usd=self.limit_usd)
 
     def spend(self, cost_usd: float) -> None:
-        """Add a cost. One that is not finite counts as zero: the budget would never end otherwise."""
+        """Add a cost. A cost that is not finite counts as zero: the budget would never end otherwise."""
         self.spent_usd += cost_usd if isfinite(cost_usd) else 0.0
 
 
 class PricedProvider(WrappedProvider):
-    """Passes on the requests whose costs `provider` knows, and refuses all others. It stays open when this is closed.
+    """Passes on requests whose price `provider` knows, and refuses all others. Closing it leaves the provider open.
 
     Raises:
-        InputError: from `send`, if no price is known for the model.
+        InputError: from `send`, if the model's price is unknown.
     """
 
     async def send(self, request: Request) -> Reply:
@@ -65,7 +64,7 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """Ends `limit_s` from now, or never if None. `attempts` are those of its error."""
+    """A deadline `limit_s` from now, or never if None. `attempts` are reported in its error."""
 
     def __init__(self, limit_s: float | None, *, attempts: Sequence[Attempt], clock: Clock) -> None:
         self._limit_s, self._attempts, self._clock = limit_s, attempts, clock
@@ -79,7 +78,7 @@ class Deadline:
         """Return the result of `work` if it ends in time.
 
         Raises:
-            DeadlineExceededError: it does not, or there is no time left to start.
+            DeadlineExceededError: it does not end in time, or there is no time left to start.
         """
         return work() if self._limit_s is None else self._meet(work)
 
@@ -122,9 +121,9 @@ class TokenBucket:
         self._filled_at_s: float | None = None
 
     def wait_s(self, amount: float) -> float:
-        """Return how long it takes until `amount` (or a full bucket, if that is less) is available.
+        """Return the seconds until `amount` (at most a full bucket) is available.
 
-        A wait that is too short for the clock is zero.
+        A wait below the clock's resolution is zero.
         """
         self._fill()
         wait_s = (min(amount, self._capacity) - self._level) * MINUTE_S / self._capacity
@@ -136,7 +135,7 @@ class TokenBucket:
         self._level = min(self._level - amount, self._capacity)
 
     def _fill(self) -> None:
-        """Add what has accrued since the last time: nothing if the clock is behind, as on another event loop."""
+        """Add the tokens accrued since the last call: none if the clock is behind, as on another event loop."""
         now_s = self._clock.monotonic_s()
         if self._filled_at_s is not None:
             grown = max(0.0, now_s - self._filled_at_s) * self._capacity / MINUTE_S
@@ -148,8 +147,8 @@ class RateLimitedProvider(WrappedProvider):
     """Calls `provider` at no more than the given rate. Callers wait in order of arrival.
 
     Tokens are estimated before a call (its text, and `max_tokens`) and corrected after it: to the usage, or to zero if
-    the call failed before its first event. Without a reported usage, the estimate stays. Waiting callers check every
-    second whether tokens have been put back.
+    the call failed before its first event. Without a reported usage, the estimate remains. Waiting callers check every
+    second whether tokens were returned.
     """
 
     def __init__(self, provider: Provider, limit: RateLimit, *, clock: Clock) -> None:
@@ -201,6 +200,6 @@ def _bucket(per_minute: float | None, clock: Clock) -> TokenBucket | None:
 
 
 def estimated_tokens(request: Request) -> int:
-    """Return about how many tokens a request will use: those of its texts, and `max_tokens`."""
+    """Estimate the tokens of a request: those of its texts, and `max_tokens`."""
     chars = sum(len(str(message.get("content") or "")) for message in request.messages)
     return estimate_tokens(chars) + (request.max_tokens or 0)

@@ -1,4 +1,4 @@
-"""RetryPolicy: which failures are retried, and after what wait."""
+"""RetryPolicy: the failures to retry, and the waits between attempts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RetryPolicy(Struct, frozen=True):
         return self.pause_s(request, attempt)
 
     def wait_refusal(self, error: ProviderError, *, now: datetime) -> str:
-        """Return a note if the provider asks for a longer wait than is allowed; else an empty text."""
+        """Return a note if the provider requests a longer wait than allowed; else ""."""
         requested_s = _requested_wait_s(error, now)
         if requested_s is None or requested_s <= self.max_retry_after_s or not self._is_retryable(error):
             return ""
@@ -93,7 +93,7 @@ class RetryPolicy(Struct, frozen=True):
 
 
 def _requested_wait_s(error: ProviderError, now: datetime) -> float | None:
-    """Return how long the provider asks to wait, if it does."""
+    """Return the wait that the provider requests, or None."""
     if isinstance(error, RateLimitError) and error.retry_after_s is not None:
         return error.retry_after_s
     return retry_after_s(error.headers, now=now) if error.headers else None

@@ -1,5 +1,6 @@
-"""What a client gets for a request, as a value: messages with their times, and an ending, fitted to its era; and
-`McpSource`, the seam of what finds it."""
+"""The client's answer to a request as a value: timed messages and an ending, fitted to its era; and `McpSource`, the
+seam for sources of answers.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from offbook.session.recorder import RecordedAs
 
 AnswerEnding = Literal["complete", "cut", "silence", "exit"]
 TimedMessage: TypeAlias = tuple[float, bytes]
-"""A message without its line end, and when it is due, in ms since the request."""
+"""A message without its line end, and its due time, in ms since the request."""
 
 CACHEABLE_METHODS = frozenset(
     (
@@ -44,11 +45,12 @@ _MODERN_FIELDS = ("resultType", "ttlMs", "cacheScope")
 
 
 class ClientQuestions(Protocol):
-    """Judges what a client answers to the requests of a server among the messages of an answer."""
+    """Judges the client's answers to a server's requests among the messages of an answer."""
 
     def check(self, asked: Message, answer: Message | None) -> McpAnswer | None:
-        """Take the answer to one request, None if there was none in time. Return what the client gets for its call
-        instead of the rest; None if it gets the rest."""
+        """Check the answer to one request, None if there was none in time. Return the replacement for the rest of the
+        client's answer, or None to continue.
+        """
         ...
 
     def abandon(self) -> None:
@@ -59,13 +61,13 @@ class ClientQuestions(Protocol):
 class McpAnswer(Struct, frozen=True, kw_only=True):
     """The answer to one request.
 
-    Messages are due in order; the last one is the response, unless the answer ends otherwise than `complete`: by a
-    `cut` of the stream, in `silence`, or by the `exit` of the server with `exit_code`. `status` and `headers` are those
+    Messages are due in order; the last one is the response, unless the answer ends differently from `complete`: by a
+    `cut` of the stream, in `silence`, or by the `exit` of the server with `exit_code`. `status` and `headers` apply
     over HTTP. `forgets_session` ends the client's MCP session. `noise` is written before the messages: over stdio as a
-    line that is not JSON. With `work`, this is not the answer yet: awaiting what it returns makes it.
+    line that is not JSON. With `work`, the answer is not ready: awaiting its result makes it.
 
-    A request of the server among the messages waits for the client's answer, which `questions` judges. `on_sent` is
-    called when all was sent.
+    A server request among the messages waits for the client's answer, which `questions` judges. `on_sent` is called
+    when everything was sent.
     """
 
     messages: tuple[TimedMessage, ...] = ()
@@ -88,7 +90,7 @@ class McpAnswer(Struct, frozen=True, kw_only=True):
 
     @property
     def response(self) -> JsonObject:
-        """The response among the messages; empty if there is none."""
+        """The response among the messages, or an empty dict."""
         for _, raw in reversed(self.messages):
             message = parse_message(raw)
             if message.is_response:
@@ -112,22 +114,21 @@ def error_answer(request: Message, code: int, message: str, data: Any = None, *,
 def fit_messages(messages: Iterable[TimedMessage], request: Message) -> tuple[TimedMessage, ...]:
     """Fit recorded messages of a server to a client: its id, its progress token, and the shapes of its era.
 
-    Requests of the server are left out for modern clients, which take none, as are log messages unless they ask for
-    them. Progress that the client did not ask for is left out for all, and so is what the client answered when it was
-    recorded.
+    Modern clients take no server requests, and log messages only if they ask for them. Unrequested progress, and the
+    client's recorded answers, are left out for all.
     """
     fitted = ((at_ms, _fit(parse_message(raw), request)) for at_ms, raw in server_messages(messages))
     return tuple((at_ms, raw) for at_ms, raw in fitted if raw is not None)
 
 
 def server_messages(messages: Iterable[TimedMessage]) -> list[TimedMessage]:
-    """Return what the server sent for a call: of all responses only the last is its own."""
+    """Return a server's messages for a call. Only the last response is its own."""
     *earlier, last = messages
     return [*(each for each in earlier if not parse_message(each[1]).is_response), last]
 
 
 def client_answers(messages: Iterable[TimedMessage]) -> dict[bytes, Message]:
-    """Return what the client answered to the requests of the server for a call, by their ids."""
+    """Return the client's answers to the server's requests during a call, by id."""
     *earlier, _ = messages
     answers = [parse_message(raw) for _, raw in earlier]
     return {id_key(each.id): each for each in answers if each.is_response}
@@ -154,8 +155,9 @@ def _with_progress_token(message: Message, token: Any) -> bytes | None:
 
 
 def fit_result(result: Any, request: Message) -> Any:
-    """Return a result as the era of the request has it: modern results say of which type they are, and how long they
-    may be cached; those of the handshake era do not."""
+    """Return a result in the request's era: modern results name their type and how long they may be cached, others do
+    not.
+    """
     if not isinstance(result, dict):
         return result
     if request.era == "modern":
@@ -196,8 +198,9 @@ def server_info(known: JsonObject) -> JsonObject:
 
 
 def model_text(result: JsonObject) -> Any:
-    """Return what a model sees of the result of a tool call: its text, JSON if the text is compact JSON; a result
-    without text is returned as its content."""
+    """Return a model's view of a tool result: its text, or JSON if the text is compact JSON. A result without text
+    gives its content.
+    """
     content = result.get("content")
     blocks = content if isinstance(content, list) else []
     texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
@@ -212,9 +215,9 @@ def model_text(result: JsonObject) -> Any:
 
 
 class FoundAnswer(Struct, frozen=True):
-    """An answer, and the `match` that it is from; None if it is synthetic.
+    """An answer and its `match`, or None for a synthetic one.
 
-    `client_answers` are what the client answered to requests of the server when the exchange was recorded, by id.
+    `client_answers` are the client's recorded answers to server requests, by id.
     """
 
     answer: McpAnswer
@@ -223,7 +226,7 @@ class FoundAnswer(Struct, frozen=True):
 
     @property
     def stored(self) -> StoredExchange[ToolExchange] | None:
-        """The exchange that this answer serves; None if it stands in for one that was never recorded."""
+        """The exchange that this answer serves, or None for a synthetic answer."""
         return None if self.match is None or self.match.matched_by == "default" else self.match.stored
 
     @property
@@ -239,7 +242,7 @@ class FoundAnswer(Struct, frozen=True):
 
 
 class DueMessages(Struct, frozen=True):
-    """What a server sent on its own around an exchange: the entries that come before its answer, and after it."""
+    """A server's own messages around an exchange: the entries before its answer, and after it."""
 
     before: tuple[StoredExchange[ToolExchange], ...] = ()
     after: tuple[StoredExchange[ToolExchange], ...] = ()
@@ -249,10 +252,10 @@ NOTHING_DUE = DueMessages()
 
 
 class McpSource(ABC):
-    """What answers the requests to one server, instead of the real one.
+    """Answers the requests to one server, instead of the real one.
 
-    If other processes share the recording, one of them makes a call for all, and it says whose turn that is. Unless a
-    source says otherwise, every call is ours.
+    If other processes share the recording, one of them makes a call for all, and the source decides the turn. By
+    default, every call is ours.
     """
 
     @abstractmethod
@@ -265,11 +268,11 @@ class McpSource(ABC):
         """
 
     def use(self, found: FoundAnswer) -> DueMessages:
-        """Count an answer as served, and return what the server sends on its own around it."""
+        """Count an answer as served, and return the server's own messages around it."""
         return NOTHING_DUE
 
     def first_messages(self) -> Sequence[StoredExchange[ToolExchange]]:
-        """Return what the server sends on its own before it has answered anything; each message once."""
+        """Return the server's own messages before its first answer, each once."""
         return ()
 
     def tool_headers(self, tool: str) -> Mapping[str, str]:
@@ -277,7 +280,7 @@ class McpSource(ABC):
         return {}
 
     def shares(self, request: Message) -> bool:
-        """Return whether one process makes such a request for all, so that it has to wait for its `turn`."""
+        """Return whether one process makes such a request for all, so it must wait for its `turn`."""
         return False
 
     async def turn(self, request: Message) -> CallTurn:
@@ -289,7 +292,7 @@ class McpSource(ABC):
         return OWN_TURN
 
     def claim(self, request: Message) -> CallTurn | None:
-        """Return the turn to record a call that was made without one; None if another process records it.
+        """Return the turn to record a call that was made without one, or None if another process records it.
 
         Raises:
             RecordingUnavailableError: the recording cannot be reached.
@@ -301,7 +304,7 @@ class McpSource(ABC):
         return OWN_TURN
 
     def note_recorded(self, turn: CallTurn, recorded: RecordedAs | None) -> None:
-        """End a turn by what was recorded, if anything was."""
+        """End a turn with the recorded exchange, if any."""
 
     def give_up(self, turn: CallTurn) -> None:
         """End a turn without an answer. Safe to call twice."""

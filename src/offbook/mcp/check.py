@@ -57,12 +57,13 @@ _HIDDEN = re.compile(
     "[\u200b\u2060-\u2064\u202a-\u202e\u2066-\u2069\ufeff\U000e0100-\U000e01ef\x1b]"
     "|(?<![\U0001f3f4\U000e0000-\U000e007f])[\U000e0000-\U000e007f]"
 )
-"""Characters that a person does not see and a model does: of no width, that turn the direction, tags. The tags behind a
-flag are part of that flag, and what joins letters or emojis is left alone."""
+"""Characters that only a model sees: zero-width characters, direction marks, tags. Tags of a flag, and joiners of
+letters or emojis, are accepted.
+"""
 
 
 class McpFinding(Struct, frozen=True):
-    """A problem of a recorded server: where it is, of which kind, and what it is."""
+    """A problem of a recorded server: its place, its kind, and its description."""
 
     place: str
     kind: Kind
@@ -70,7 +71,7 @@ class McpFinding(Struct, frozen=True):
 
 
 def check_recording(document: Document, *, patterns: Sequence[UserPattern] = ()) -> list[McpFinding]:
-    """Return what is wrong with the MCP servers of a recording. `patterns` are further ones of suspicious text."""
+    """Return the problems of a recording's MCP servers. `patterns` are further patterns of suspicious text."""
     redactor = Redactor()
     texts = _TextCheck(patterns, redactor)
     surfaces = surfaces_of(each_exchange(document.tools))
@@ -97,7 +98,7 @@ class _TextCheck:
         self._patterns, self.redactor = patterns, redactor
 
     def check(self, value: Any, place: str, depth: int = 0) -> Iterator[McpFinding]:
-        """Yield what is suspicious in all texts of a JSON value."""
+        """Yield the suspicious parts of all texts in a JSON value."""
         if isinstance(value, str):
             yield from (McpFinding(place, "injection", problem) for problem in self._problems(value))
         elif isinstance(value, dict) and depth < _MAX_DEPTH:
@@ -110,7 +111,7 @@ class _TextCheck:
     def _problems(self, text: str) -> Iterator[str]:
         if hidden := _HIDDEN.findall(text):
             names = ", ".join(dict.fromkeys(f"U+{ord(each):04X}" for each in hidden))
-            yield f"has characters that nobody sees: {shorten(names, _EXCERPT_CHARS)}"
+            yield f"has invisible characters: {shorten(names, _EXCERPT_CHARS)}"
         seen = _HIDDEN.sub("", text)
         for name, pattern in INSTRUCTIONS.items():
             if found := pattern.search(seen):
@@ -162,9 +163,9 @@ def _schema_problem(tool: JsonObject, field: str) -> str:
 
 
 def _prefixed_names(surfaces: Mapping[str, Surface]) -> Iterator[McpFinding]:
-    """Yield the tools whose names do not work behind the prefix that clients put before them for a model.
+    """Yield the tools whose names fail behind the prefix that clients add for a model.
 
-    What is recorded as `scenario/agent/1/server` is known to clients as `server`, among those of that conversation.
+    Clients know a server recorded as `scenario/agent/1/server` as `server`, among those of that conversation.
     """
     prefixed: dict[tuple[str, str], str] = {}
     for recorded_as, surface in surfaces.items():
@@ -181,8 +182,9 @@ def _prefixed_names(surfaces: Mapping[str, Surface]) -> Iterator[McpFinding]:
 
 
 def _tool_of(key: str, surfaces: Mapping[str, Surface]) -> JsonObject | None:
-    """Return the definition of the tool whose calls are recorded under a key; empty if it was not listed, and None if
-    the key is not one of an MCP server."""
+    """Return the definition of the tool of a recording key: empty if it was not listed, and None if the key is not an
+    MCP server's.
+    """
     for server in surfaces:
         if key.startswith(f"{server}."):
             return surfaces[server].tools.get(key.removeprefix(f"{server}."), {})
@@ -227,7 +229,7 @@ def _result_problems(response: JsonObject, check: ResultCheck, place: str) -> It
 
 
 def _result_of(exchange: ToolExchange) -> JsonObject:
-    """Return the result of a recorded tool call as the server sent it, or what a replay would make of it."""
+    """Return the result of a recorded tool call as the server sent it, or as a replay would make it."""
     wire = exchange.wire
     if wire is not None and wire.protocol == PROTOCOL:
         lines = [line for _, line in wire.timed_frames() if line.strip()]

@@ -1,4 +1,4 @@
-"""The `mcpServers` of clients: reads the config of an agent, and writes one of the same shape that leads to us."""
+"""The `mcpServers` of clients: reads an agent's config, and writes one of the same shape that leads to offbook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from offbook.schema_errors import decode_json
 from offbook.text import closest_name, did_you_mean_file
 
 CONFIG_VARIABLE = "OFFBOOK_MCP_CONFIG"
-"""The environment variable with the path of the config that leads to us."""
+"""The environment variable with the path of the config that leads to offbook."""
 
 PLACEHOLDER = "{mcp}"
 """The placeholder in a command for the path of that config."""
@@ -48,7 +48,7 @@ class ServerConfig(Struct, frozen=True):
     fields: JsonObject
 
     def url(self, environment: Mapping[str, str]) -> str:
-        """Return the URL of a server over HTTP. In it, `${NAME}` and `${NAME:-default}` are variables, as in clients.
+        """Return the URL of a server over HTTP, with `${NAME}` and `${NAME:-default}` as variables, as in clients.
 
         Raises:
             InputError: it is not a URL.
@@ -84,10 +84,10 @@ class McpConfig(Struct, frozen=True):
         return cls({"mcpServers": {server.name: server.fields for server in kept}}, "mcpServers", kept)
 
     def leading_to(self, *, join: Mapping[str, str], urls: Mapping[str, str], is_live: bool) -> JsonObject:
-        """Return the config with each server replaced by us: by a command that joins the session at `join`, or by a
-        URL, both by the name of the server.
+        """Return the config with each server replaced: by a command that joins the session at `join`, or by a URL, both
+        with the server's name.
 
-        What the real server needs, such as its variables and headers, stays if it `is_live`, and is dropped else.
+        The real server's needs, such as variables and headers, are kept if it `is_live`, else dropped.
         """
         servers = {}
         for server in self.servers:
@@ -110,7 +110,7 @@ def load_config(path: str | os.PathLike[str]) -> McpConfig:
     """Read a config.
 
     Raises:
-        InputError: it is not one; with the file, the place in it and the reason.
+        InputError: it is invalid; with the file, the place and the reason.
     """
     source = os.fspath(path)
     try:
@@ -154,7 +154,7 @@ def _server(name: str, entry: Any, source: str, place: str) -> ServerConfig:
 
 
 def _misspelt(entry: JsonObject, keys: Sequence[str]) -> dict[str, str]:
-    """Return the keys of an object that are close to one of `keys` that it does not have, and that one."""
+    """Return the keys of an object that resemble one of `keys` that it lacks, with that key."""
     missing = [key for key in keys if key not in entry]
     others = [key for key in entry if key not in keys]
     return {key: meant for key in others if (meant := closest_name(key.lower(), missing, cutoff=_CLOSE))}
@@ -185,5 +185,5 @@ def _http_server(name: str, entry: JsonObject, source: str, place: str) -> Serve
 
 
 def write_config(document: JsonObject, path: Path) -> None:
-    """Write a config that only its owner can read: it may hold keys of the user, and holds the token of a session."""
+    """Write a config that only its owner can read, because it holds the user's keys and a session's token."""
     replace_file(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", mode=0o600)

@@ -1,10 +1,10 @@
-"""The server that a client starts in place of a real one over stdio: joins it to the session of `offbook exec`.
+"""The server that a client starts in place of a real one over stdio. It joins the session of `offbook exec`.
 
-Run as `python -m offbook.mcp.connect`, with the address, the token and the name of the server in the variable
-OFFBOOK_MCP_JOIN, and the command of the real server as arguments. It copies bytes and imports nothing else: the
-session that it joins does the work, and starts the real server, if one is to run, with our arguments, folder and
-environment. What comes back is framed: a letter, the size in four bytes, and the data. `O` is for stdout, `E` for
-stderr, `X` is the exit code.
+Run as `python -m offbook.mcp.connect`, with the address, the token and the server's name in the variable
+OFFBOOK_MCP_JOIN, and the real server's command as arguments. It copies bytes and imports nothing else: the joined
+session does the work, and starts the real server, if necessary, with these arguments, folder and environment. Its
+replies are framed: a letter, the size in four bytes, and the data. `O` is for stdout, `E` for stderr, `X` is the exit
+code.
 """
 
 import json
@@ -53,7 +53,7 @@ def _copy_input(connection: socket.socket) -> None:
 
 
 def _copy_output(connection: socket.socket) -> int:
-    """Write what comes back to stdout, and return the exit code."""
+    """Write the replies to stdout, and return the exit code."""
     with connection.makefile("rb") as frames:
         while head := frames.read(FRAME_HEAD.size):
             if len(head) < FRAME_HEAD.size:

@@ -1,5 +1,4 @@
-"""The dialogue of a recorded server and its client: answers message by message, each when it is due, requests of the
-server, and answers of the client."""
+"""The dialogue of a recorded server and its client: timed messages, server requests, and the client's answers."""
 
 from __future__ import annotations
 
@@ -32,13 +31,14 @@ class AnswerSink(Protocol):
         ...
 
     def end(self, answer: McpAnswer) -> None:
-        """Take note that all messages of an answer were written."""
+        """Note that all messages of an answer were written."""
         ...
 
 
 class OwnMessage(Struct, frozen=True, kw_only=True):
-    """A message that a server sends on its own, outside of any call: a notification, or a request, whose answer
-    `on_answer` is called with; None if none comes in time."""
+    """A message that a server sends outside any call: a notification, or a request, whose answer goes to `on_answer`;
+    None if none comes in time.
+    """
 
     method: str
     params: dict[str, Any] | None = None
@@ -54,11 +54,11 @@ _LIST_CHANGES = {
     "notifications/prompts/list_changed": "promptsListChanged",
     "notifications/resources/list_changed": "resourcesListChanged",
 }
-"""The field of `subscriptions/listen` that asks for each notification."""
+"""The fields of `subscriptions/listen` that request each notification."""
 
 
 def subscriber(request: Message, write: Callable[[bytes], None]) -> Callable[[OwnMessage], None]:
-    """Return a listener that writes those notifications that a `subscriptions/listen` asks for, under its id."""
+    """Return a listener that writes the notifications requested by a `subscriptions/listen`, under its id."""
     asked = request.params.get("notifications")
     wanted = asked if isinstance(asked, dict) else {}
 
@@ -74,7 +74,7 @@ def subscriber(request: Message, write: Callable[[bytes], None]) -> Callable[[Ow
 
 
 class _Question(Struct, frozen=True):
-    """A request of the server that the client has not answered. `abandon` is called if it never can."""
+    """A server request that the client has not answered. `abandon` is called if it never can."""
 
     on_answer: Callable[[Message | None], None]
     abandon: Callable[[], None]
@@ -91,7 +91,7 @@ class AnswerSender:
         self._count = 0
 
     def send(self, request: Message, answer: McpAnswer, sink: AnswerSink, *, elapsed_ms: float = 0.0) -> None:
-        """Send an answer. The times of its messages count from the request, which came `elapsed_ms` ago."""
+        """Send an answer. The times of its messages count from the request, `elapsed_ms` ago."""
         if answer.work is not None:
             self.start(request, self._send_after(answer.work, request, sink))
             return
@@ -100,7 +100,7 @@ class AnswerSender:
         self._send_from(request, answer, sink, 0, asyncio.get_running_loop().time() - elapsed_ms / 1000.0)
 
     def start(self, request: Message, work: Coroutine[Any, Any, None]) -> None:
-        """Start what a request has to wait for. It ends when the client cancels the request, or leaves."""
+        """Start the work that a request waits for. It ends when the client cancels the request, or leaves."""
         key = id_key(request.id)
         task = self._work[key] = asyncio.ensure_future(work)
         task.add_done_callback(lambda _: self._work.pop(key) if self._work.get(key) is task else None)
@@ -128,7 +128,7 @@ class AnswerSender:
     def _ask(
         self, asked: Message, request: Message, answer: McpAnswer, sink: AnswerSink, go_on: Callable[[], None]
     ) -> None:
-        """Send a request of the server, and go on when the client has answered it."""
+        """Send a server request, and continue after the client's answer."""
         questions = answer.questions
 
         def on_answer(received: Message | None) -> None:
@@ -158,7 +158,7 @@ class AnswerSender:
         write(encode({"id": _id_of(key)} | message.fields))
 
     def _free_key(self, id: Any) -> bytes:
-        """Return the key of an id, or of a similar one if the client was asked under it already."""
+        """Return the key of an id, or a similar one if that is already in use."""
         key, number = id_key(id), 1
         while key in self._questions:
             number += 1
@@ -166,7 +166,7 @@ class AnswerSender:
         return key
 
     def receive(self, response: Message) -> bool:
-        """Take a response of the client; return whether a request of the server waits for it."""
+        """Handle a client's response, and return whether a server request waits for it."""
         question = self._questions.pop(id_key(response.id), None)
         if question is None:
             return False
@@ -188,7 +188,7 @@ class AnswerSender:
                 waiting.cancel()
 
     async def finish_work(self, *, limit_s: float) -> None:
-        """Wait for the answers that take time."""
+        """Wait for answers that take time."""
         if self._work:
             await asyncio.wait(self._work.values(), timeout=limit_s)
 
@@ -205,7 +205,7 @@ class AnswerSender:
             work.cancel()
 
     def _waits(self, request: Message, at_ms: float, started_s: float, go_on: Callable[[], None]) -> bool:
-        """Return whether it is too early, and `go_on` is called later."""
+        """Return whether it is too early. `go_on` is then called later."""
         loop = asyncio.get_running_loop()
         due_s = started_s + at_ms / 1000.0
         if at_ms <= 0 or due_s <= loop.time():
@@ -222,8 +222,9 @@ def _id_of(key: bytes) -> Any:
 def client_answer_mismatch(
     method: str, expected: Message | None, answer: Message | None, *, key: str | None
 ) -> RecordingMismatchError | None:
-    """Return why what a client answered to a request of its server is not what it answered when that was recorded;
-    None if it is, or if the recording does not have it."""
+    """Return how a client's answer to a server request differs from the recorded one, or None if it is equal or not
+    recorded.
+    """
     if answer is None:
         reason = f"the client did not answer {method} within {CLIENT_ANSWER_S:g} s"
         return RecordingMismatchError(reason, kind="drifted", key=key)
@@ -238,7 +239,7 @@ def client_answer_mismatch(
 
 
 def _comparable(answer: Message) -> JsonObject:
-    """Return what is compared of an answer: the result without `_meta`, or the message of the error."""
+    """Return the compared part of an answer: the result without `_meta`, or the message of the error."""
     error = answer.fields.get("error")
     if error is not None:
         return {"error": error.get("message") if isinstance(error, dict) else error}

@@ -1,4 +1,4 @@
-"""Applies a fault to the answer of an MCP server: what the client gets instead, on either transport."""
+"""Applies a fault to an MCP server's answer, on either transport."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ FOREVER, STUCK = "offbook-asks-forever", "offbook-stuck-task"
 
 
 class FaultedCall(Struct, frozen=True):
-    """The call at which a fault fires. `clean` returns its answer without the fault: the server has done it then.
+    """The call at which a fault fires. `clean` returns its answer without the fault: the server has then acted.
 
-    In an exploration, every text that the fault injects carries the `mark`; elsewhere it is empty.
+    In an exploration, every injected text carries the `mark`; elsewhere it is empty.
     """
 
     request: Message
@@ -165,7 +165,7 @@ def _(fault: TaskStuck, call: FaultedCall) -> McpAnswer:
 
 
 def _stuck_task(request: Message) -> JsonObject:
-    """Return a task that is working, in the shape of the client's era."""
+    """Return a working task in the shape of the client's era."""
     moment = "2026-01-01T00:00:00Z"
     task = {"taskId": STUCK, "status": "working", "createdAt": moment, "lastUpdatedAt": moment}
     is_modern = request.era == "modern"
@@ -174,7 +174,7 @@ def _stuck_task(request: Message) -> JsonObject:
 
 @apply_fault.register
 def _(fault: ChangedText, call: FaultedCall) -> McpAnswer:
-    """Return the clean answer with its first text changed, or with a text if it has none."""
+    """Return the clean answer with its first text changed, or with an added text."""
 
     def change(text: str) -> str:
         return fault.changed(text, call.mark)
@@ -193,7 +193,9 @@ def _(fault: ChangedText, call: FaultedCall) -> McpAnswer:
 
 
 def _structured_text(result: object, change: Callable[[str], str]) -> JsonObject:
-    """Return the structured content of a result that is one text, with that changed: clients check it by its schema."""
+    """Return the structured content of a single-text result, with the text changed, because clients check it against
+    its schema.
+    """
     structured = result.get("structuredContent") if isinstance(result, dict) else None
     if not isinstance(structured, dict) or list(structured) != ["result"] or not isinstance(structured["result"], str):
         return {}
@@ -205,7 +207,7 @@ def _is_text(block: object) -> bool:
 
 
 class LastingFaults:
-    """What faults have changed about a server for the rest of a session: its tools, and what it waits for."""
+    """The lasting changes of faults to a server in a session: its tools, and what it waits for."""
 
     def __init__(self) -> None:
         self._changed: dict[str, ToolsChanged] = {}
@@ -223,7 +225,7 @@ class LastingFaults:
         return bool(self._changed) and request.method == "tools/list"
 
     def answer(self, request: Message) -> McpAnswer | None:
-        """Return the answer to a request that an earlier fault concerns; None for any other."""
+        """Return the answer to a request affected by an earlier fault, or None."""
         if request.params.get("taskId") == STUCK:
             return result_answer(request, {} if request.method == "tasks/update" else _stuck_task(request))
         changed = self._changed.get(request.tool)
@@ -236,7 +238,7 @@ class LastingFaults:
         return None
 
     def listed(self, request: Message, answer: McpAnswer) -> McpAnswer:
-        """Return a list of tools as the server has it now; any other answer as it is."""
+        """Return a list of tools after earlier faults, or any other answer unchanged."""
         result = answer.response.get("result") if self.concern(request) else None
         if not isinstance(result, dict):
             return answer

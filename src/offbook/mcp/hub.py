@@ -1,4 +1,4 @@
-"""The MCP servers of a run: mounts them on the server of the models, and lets stdio clients join their session."""
+"""The MCP servers of a run: mounts them on the models' server, and lets stdio clients join their session."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class McpHub:
     """Stands in for MCP `servers` in every session of a wire server, on which it is mounted.
 
     Args:
-        servers: the servers by name; those of a config, or names alone, which can only be replayed.
-        recorder: records what the real servers answer; without it, the sessions' recordings answer everything.
+        servers: the servers by name; those of a config, or only names for a replay.
+        recorder: records the real servers' answers; without it, the sessions' recordings answer everything.
         environment: the variables for the URLs of a config.
-        latency: how long replayed answers take.
-        default_response: the result of a tool call that a lenient recording does not have.
-        source_of: makes what answers the requests of a session to a server instead of its recording.
-        on_tool_call: called with each tool call when it is answered, on the loop of the server.
-        recorded_as: returns the name of a server in the recordings of a session; by default its own.
+        latency: the latency of replayed answers.
+        default_response: the result of an unrecorded tool call in a lenient replay.
+        source_of: makes the source of a session's answers instead of the recording.
+        on_tool_call: called with each answered tool call, on the loop of the server.
+        recorded_as: returns a server's name in a session's recordings; by default its own.
     """
 
     prefix = "/mcp"
@@ -104,7 +104,7 @@ class McpHub:
 
     @property
     def is_live(self) -> bool:
-        """Whether real servers answer what the recording does not."""
+        """Whether real servers answer unrecorded requests."""
         return self.recorder is not None and self.recorder.is_live
 
     @property
@@ -112,11 +112,11 @@ class McpHub:
         return list(self._configs)
 
     def add(self, server: ServerConfig | str, *, mock: Callable[[], McpSource] | None = None) -> None:
-        """Stand in for a further server, from now on. A `mock` makes what answers each session, instead of a recording
-        and of the real server; its answers may take time.
+        """Stand in for a further server from now on. A `mock` makes the source of each session's answers, instead of a
+        recording and the real server; its answers may take time.
 
         Raises:
-            InputError: its URL is not one.
+            InputError: its URL is invalid.
         """
         name = server if isinstance(server, str) else server.name
         self._mocks.pop(name, None)
@@ -129,7 +129,7 @@ class McpHub:
         self._configs[name] = server
 
     def discard(self, name: str) -> None:
-        """Refuse clients of a server from now on. What its sessions have used of their recordings stays used."""
+        """Refuse clients of a server from now on. Exchanges used by its sessions stay used."""
         self._configs.pop(name, None)
 
     def endpoint(self, server: str, session: WireSession) -> HttpEndpoint:
@@ -156,13 +156,13 @@ class McpHub:
         return self.endpoint(server, session).session
 
     def respond(self, request: HttpRequest, session: WireSession) -> HttpResponse | None:
-        """Return the response to an HTTP request; None if a real server may have to answer it, or it takes time."""
+        """Return the response to an HTTP request, or None if a real server may have to answer it, or it takes time."""
         if request.path.startswith(self.login_prefix):
             return None if self._login_server(request.path) else whole_response(404, b"{}")
         server = self._server_at(request.path)
         if server is None:
             known = ", ".join(f"{self.prefix}/{quote(name)}" for name in self._configs)
-            return whole_response(404, f"no such MCP server; there is {known}\n".encode(), content_type="text/plain")
+            return whole_response(404, f"no such MCP server; known: {known}\n".encode(), content_type="text/plain")
         return (
             None
             if self.is_live or self._takes_time(server, session)
@@ -214,7 +214,7 @@ class McpHub:
         write_config(self.client_config(config, url=url, session=session), path)
 
     def client_config(self, config: McpConfig, *, url: str, session: str = "") -> JsonObject:
-        """Return a config for a client that leads to a session. `url` is that of the wire server, which must run."""
+        """Return a config for a client that leads to a session. `url` is the running wire server's."""
         prefix = session_prefix(session) if session else ""
         join = f"{LOOPBACK}:{self._join_port}/{self._token}/{quote(session, safe='')}"
         names = [server.name for server in config.servers]
@@ -225,11 +225,11 @@ class McpHub:
         )
 
     def url(self, name: str, base: str) -> str:
-        """Return the URL of a server, below that of the wire server or of a session."""
+        """Return the URL of a server, below the wire server's or a session's."""
         return f"{base}{self.prefix}/{quote(name, safe='')}"
 
     def log_of(self, session: WireSession) -> Log:
-        """Return what a session was served of the recorded tool calls, also of servers that it has not reached."""
+        """Return a session's log of recorded tool calls, including servers that it did not reach."""
         reached = {name: endpoint.session.source for name, endpoint in self._sessions.get(session, {}).items()}
         unreached = (name for name in self._configs if name not in reached and name not in self._mocks)
         sources = [*reached.values(), *(self._recorded(name, session) for name in unreached)]
@@ -256,7 +256,7 @@ class McpHub:
         return None if self.recorder is None else self.recorder.cache
 
     def _tools_of(self, session: WireSession) -> RecordedTools | None:
-        """Return what answers a session for all servers; None if nothing is recorded."""
+        """Return the source of a session's answers for all servers, or None if nothing is recorded."""
         if session not in self._tools:
             if self.recorder is not None:
                 tape = None if self.recorder.replay is None else Tape(self.recorder.replay, strict=True)
@@ -268,7 +268,7 @@ class McpHub:
         return self._tools[session]
 
     def _server_at(self, path: str) -> str | None:
-        """Return the server that a path names; the only one if it names none."""
+        """Return the server that a path names, or the only one."""
         name = unquote(path.removeprefix(self.prefix).strip("/"))
         if not name and len(self._configs) == 1:
             return next(iter(self._configs))
@@ -276,7 +276,7 @@ class McpHub:
         return name if name in self._configs and is_reached else None
 
     def _login_server(self, path: str) -> str:
-        """Return the real server whose login metadata is at a path, or an empty text."""
+        """Return the real server whose login metadata is at a path, or ""."""
         _, _, place = path.removeprefix(self.login_prefix).partition("/")
         server = self._server_at(split_session_path(f"/{place}")[1]) if self.is_live else None
         return server if server in self._upstreams else ""

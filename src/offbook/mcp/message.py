@@ -1,4 +1,4 @@
-"""JSON-RPC messages: the bytes and what they say, the era of a request, errors, and which requests are the same."""
+"""JSON-RPC messages: parsing, the era of a request, errors, and the equality of requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
 class MessageError(ValueError):
-    """Bytes that are not one JSON-RPC message."""
+    """Bytes that are not a single JSON-RPC message."""
 
 
 class Message(Struct, frozen=True):
@@ -83,13 +83,13 @@ class Message(Struct, frozen=True):
 
     @property
     def params(self) -> JsonObject:
-        """The parameters; empty if there are none."""
+        """The parameters, or an empty dict."""
         params = self.fields.get("params")
         return params if isinstance(params, dict) else {}
 
     @property
     def meta(self) -> JsonObject:
-        """The `_meta` of the parameters; empty if there is none."""
+        """The `_meta` of the parameters, or an empty dict."""
         meta = self.params.get("_meta")
         return meta if isinstance(meta, dict) else {}
 
@@ -100,14 +100,14 @@ class Message(Struct, frozen=True):
 
     @property
     def progress_token(self) -> Any:
-        """The token of the progress that the client of a request wants, or that a notification reports; else None."""
+        """The progress token that a request asks for, or that a notification reports; else None."""
         if self.method == "notifications/progress":
             return self.params.get("progressToken")
         return self.meta.get("progressToken")
 
     @property
     def tool(self) -> str:
-        """The name of the tool that a `tools/call` calls; empty for other messages."""
+        """The tool of a `tools/call`; "" for other messages."""
         name = self.params.get("name") if self.method == "tools/call" else None
         return name if isinstance(name, str) else ""
 
@@ -117,7 +117,7 @@ _UNCOUNTED = frozenset(("initialize", "server/discover", "ping", "resources/subs
 
 
 def is_counted(request: Message) -> bool:
-    """Return whether a request counts as a call. Discovery and lists do not: a client asks for them as it likes."""
+    """Return whether a request counts as a call. Discovery and lists do not: clients repeat them freely."""
     method = request.method
     return method not in _UNCOUNTED and not method.endswith("/list") and not method.startswith(_UNCOUNTED_PREFIXES)
 
@@ -126,7 +126,7 @@ def parse_message(raw: bytes) -> Message:
     """Parse one message.
 
     Raises:
-        MessageError: it is not JSON, or not one JSON-RPC message.
+        MessageError: it is not JSON, or not a single JSON-RPC message.
     """
     try:
         fields = msgspec.json.decode(raw)
@@ -143,10 +143,10 @@ def is_batch(raw: bytes) -> bool:
 
 
 def parse_batch(raw: bytes) -> list[Message]:
-    """Parse a batch: each message keeps its own bytes.
+    """Parse a batch. Each message keeps its own bytes.
 
     Raises:
-        MessageError: it is not JSON, it is empty, or one of it is not a JSON-RPC message.
+        MessageError: it is not JSON, is empty, or contains something that is not a JSON-RPC message.
     """
     try:
         messages = decode(raw, list[msgspec.Raw])
@@ -173,7 +173,7 @@ def encode(fields: JsonObject) -> bytes:
 
 
 def with_id(raw: bytes, id: Any) -> bytes:
-    """Return a message under another id; the rest keeps its bytes."""
+    """Return a message with another id and otherwise equal bytes."""
     fields = decode(raw, dict[str, msgspec.Raw])
     return msgspec.json.encode(fields | {"id": id})
 
@@ -188,7 +188,7 @@ def error_message(id: Any, code: int, message: str, data: Any = None) -> bytes:
 
 
 def text_result(text: str, *, is_error: bool = False) -> JsonObject:
-    """Return the result of a `tools/call` that is one text."""
+    """Return the result of a `tools/call` with a single text."""
     result: JsonObject = {"content": [{"type": "text", "text": text}]}
     return result | {"isError": True} if is_error else result
 
@@ -201,7 +201,7 @@ _SMALLEST_JSON = 2
 
 
 def recorded_arguments(message: Message) -> JsonObject:
-    """Return what a recording keeps of a request: the arguments of a tool call, or the parameters of another one."""
+    """Return the recorded part of a request: a tool call's arguments, or another request's parameters."""
     if message.tool:
         arguments = message.params.get("arguments")
         return arguments if isinstance(arguments, dict) else {}
@@ -209,14 +209,14 @@ def recorded_arguments(message: Message) -> JsonObject:
 
 
 def further_params(message: Message) -> JsonObject:
-    """Return the relevant parameters of a tool call except its arguments, such as the `inputResponses` of a user."""
+    """Return a tool call's relevant parameters besides its arguments, such as a user's `inputResponses`."""
     if not message.tool:
         return {}
     return {name: value for name, value in message.params.items() if name not in _CALL_PARAMS}
 
 
 def arguments_hash(message: Message) -> str:
-    """Return the hash by which a recording finds the answer to a request."""
+    """Return the hash that finds a request's recorded answer."""
     further = further_params(message)
     arguments = recorded_arguments(message)
     return hash_arguments({"arguments": arguments} | further if further else arguments)
@@ -229,19 +229,19 @@ class CursorNames:
         self._names: dict[str, str] = {}
 
     def see_in(self, result: object) -> None:
-        """Note the cursor of the next page in what a server returned, if there is one."""
+        """Note the cursor of the next page in a server's result, if any."""
         cursor = result.get("nextCursor") if isinstance(result, dict) else None
         if isinstance(cursor, str):
             self._names.setdefault(cursor, f"cursor {len(self._names) + 1}")
 
     def name_in(self, arguments: JsonObject) -> JsonObject:
-        """Return arguments with the name of their cursor; one that never appeared is its own name."""
+        """Return arguments with the name of their cursor. An unknown cursor is its own name."""
         cursor = arguments.get("cursor")
         return arguments | {"cursor": self._names.get(cursor, cursor)} if isinstance(cursor, str) else arguments
 
 
 def json_in_texts(value: Any) -> Any:
-    """Return a value with each text that is a JSON object or list replaced by that."""
+    """Return a value with each text that is a JSON object or list parsed."""
     if isinstance(value, dict):
         return {name: json_in_texts(item) for name, item in value.items()}
     if isinstance(value, list):

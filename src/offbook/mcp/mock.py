@@ -44,7 +44,7 @@ _EXAMPLE = '{"tools": [{"name": "search", "inputSchema": {"type": "object"}, "ou
 
 
 class MockTool(Struct, frozen=True):
-    """A tool of a mock server: what `tools/list` says about it, what runs, and the check of what that returns."""
+    """A tool of a mock server: its `tools/list` entry, its function, and the check of its results."""
 
     definition: JsonObject
     tool: ToolDef
@@ -63,7 +63,7 @@ class MockTool(Struct, frozen=True):
         return text_result(f"Error executing tool {self.tool.name}: {exception_text(outcome.error)}", is_error=True)
 
     def _result(self, value: object) -> JsonObject:
-        """Return a value as a result: one of MCP as it is, an object as text and as structured content."""
+        """Return a value as a result: an MCP result unchanged, an object as text and structured content."""
         if _is_result(value):
             return json_value(value)  # type: ignore[no-any-return]
         if value is None:
@@ -130,8 +130,8 @@ class MockServer(McpSource):
 
 
 def module_tools(module: ModuleType, *, source: str) -> StartTools:
-    """Return the tools that a module declares: by `Mocks`, `@tool`, or a collection called `tools`; if it has none of
-    these, its public functions.
+    """Return the tools that a module declares: by `Mocks`, `@tool`, or a collection called `tools`; otherwise its
+    public functions.
 
     Raises:
         InputError: there are none, or one cannot be a tool.
@@ -152,7 +152,7 @@ def module_tools(module: ModuleType, *, source: str) -> StartTools:
 
 
 def given_tools(given: Iterable[GivenTool | GivenTools | Mocks]) -> StartTools:
-    """Return tools that are functions, tools or mocks, or collections of functions and tools.
+    """Return tools from functions, tools or mocks, or collections of functions and tools.
 
     Raises:
         InputError: one cannot be a tool.
@@ -199,7 +199,7 @@ def _definition(tool: ToolDef | ToolSpec, result: ResultCheck, declaration: Tool
 
 
 def annotations_from(declaration: ToolDeclaration) -> JsonObject:
-    """Return what a tool declares about its effect as annotations of MCP; empty if it declares nothing."""
+    """Return a tool's declared effect as MCP annotations, or none."""
     if declaration == UNDECLARED:
         return {}
     if declaration.read_only:
@@ -208,7 +208,7 @@ def annotations_from(declaration: ToolDeclaration) -> JsonObject:
 
 
 def annotated(tools: Iterable[MockTool], declared: Mapping[str, ToolDeclaration]) -> list[MockTool]:
-    """Return the tools, listed with annotations for what is `declared` about them by name."""
+    """Return the tools with annotations for their declarations in `declared`."""
     described = ((each, annotations_from(declared.get(each.tool.name, UNDECLARED))) for each in tools)
     return [
         replace(each, definition=each.definition | {"annotations": annotations}) if annotations else each
@@ -219,10 +219,10 @@ def annotated(tools: Iterable[MockTool], declared: Mapping[str, ToolDeclaration]
 def schema_tools(path: str | os.PathLike[str]) -> StartTools:
     """Return the tools that a JSON file declares: a list of tools, or a result of `tools/list`.
 
-    Each call is answered by the tool's `example`, or by a value that fits its `outputSchema`, or by a text.
+    Each call is answered by the tool's `example`, by a value that fits its `outputSchema`, or by a text.
 
     Raises:
-        InputError: it is not such a file, a schema is not valid, or no value can be made for an `outputSchema`.
+        InputError: it is not such a file, a schema is invalid, or no value can be made for an `outputSchema`.
     """
     source = os.fspath(path)
     try:
@@ -268,8 +268,9 @@ _MAX_DEPTH = 8
 
 
 def example_of(schema: Any, root: Any = None, depth: int = 0) -> Any:
-    """Return a value for a JSON schema: what it declares as `const`, `default`, `examples` or `enum`, else one made
-    from its type and limits. It need not fit what other keywords demand."""
+    """Return a value for a JSON schema: its `const`, `default`, `examples` or `enum`, else one made from its type and
+    limits. It may violate other keywords.
+    """
     root = schema if root is None else root
     if not isinstance(schema, dict):
         return None

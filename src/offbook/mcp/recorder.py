@@ -1,4 +1,4 @@
-"""Records what an MCP server answers: tool calls under `_tools`, everything else under `_mcp`."""
+"""Records an MCP server's answers: tool calls under `_tools`, everything else under `_mcp`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from offbook.session.recorder import RecordedAs, Recorder, RecordMode
 
 
 class McpRecorder(Recorder):
-    """Records the exchanges of MCP servers. Each is written when its response is there, before the client gets it.
+    """Records the exchanges of MCP servers. Each is written before the client gets its response.
 
-    `replay` has the exchanges that answer before anything is asked for real (modes `once` and `new`); None if there
-    are none.
+    `replay` has the exchanges that answer before the real server (modes `once` and `new`), or is None.
     """
 
     def __init__(
@@ -48,12 +47,11 @@ class McpRecorder(Recorder):
         credentials: Iterable[str] = (),
         turn: CallTurn = OWN_TURN,
     ) -> RecordedAs | None:
-        """Record an exchange: the request, and the messages that came for it, of which the last is the response.
+        """Record an exchange: the request and its messages, the last of which is the response.
 
-        `credentials` are those that the server was given: they are secret, whatever their shape. The `turn` to make the
-        call ends with the exchange.
+        `credentials` of the server are secret in any form. The `turn` to make the call ends with the exchange.
 
-        Returns the exchange; None if those of its method are not recorded.
+        Returns the exchange, or None if its method is not recorded.
         """
         at_ms, raw = messages[-1]
         response = parse_message(raw)
@@ -88,7 +86,7 @@ class McpRecorder(Recorder):
 
 
 def _outcome(response: Message, messages: Sequence[TimedMessage]) -> ToolExchange:
-    """Return the result or error of a request that is not a tool call. Bytes are kept where these do not say all."""
+    """Return the result or error of a request that is not a tool call, with the bytes if these are incomplete."""
     wire = wire_record(messages)
     if "result" in response.fields:
         return ToolExchange(result=response.fields["result"], wire=wire if len(messages) > 1 else None)
@@ -98,7 +96,7 @@ def _outcome(response: Message, messages: Sequence[TimedMessage]) -> ToolExchang
 
 
 def wire_record(messages: Sequence[TimedMessage]) -> WireRecord:
-    """Return the messages in the format of the file: a body if there is only the response, else frames."""
+    """Return the messages in the file format: a body for a single response, else frames."""
     if len(messages) == 1:
         return WireRecord(protocol=PROTOCOL, body=wire_text(messages[0][1]))
     return WireRecord(protocol=PROTOCOL, frames=[(at_ms, wire_text(raw + b"\n")) for at_ms, raw in messages])

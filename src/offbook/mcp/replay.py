@@ -1,4 +1,4 @@
-"""Answers the requests to an MCP server from a recording, in either era, and explains what it cannot answer."""
+"""Answers the requests to an MCP server from a recording, in either era, and explains missing answers."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ DISCOVERIES: tuple[str, ...] = ("server/discover", "initialize")
 UNRECORDED_METHODS: frozenset[str] = frozenset(("ping", "logging/setLevel", "subscriptions/listen"))
 EMPTY_RESULTS: frozenset[str] = frozenset(("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
 _HANDSHAKE_METHODS = EMPTY_RESULTS | {"initialize"}
-"""What clients of the modern era cannot ask for any more."""
+"""Methods that modern clients no longer have."""
 
 
 SERVER_REQUESTS = frozenset(("sampling/createMessage", "elicitation/create", "roots/list", "ping"))
-"""The requests that servers send on their own. Those of clients are recorded under other methods; `ping` is not."""
+"""The requests that servers send. Clients' requests are recorded under other methods; `ping` is not."""
 
 
 class OwnMessages:
-    """What a server sent outside of any call, in its place among the exchanges of `server` in a recording.
+    """A server's messages outside any call, in their place among the exchanges of `server` in a recording.
 
-    The place is the time of recording: what was sent between two exchanges is due after the first was served, and at
-    the latest before the second is. An entry without a time, which was written by hand, is due first.
+    The place is the recording time: a message sent between two exchanges is due after the first was served, and at the
+    latest before the second is. A hand-written entry without a time is due first.
     """
 
     def __init__(self, server: str, index: ExchangeIndex[ToolExchange]) -> None:
@@ -95,11 +95,11 @@ class OwnMessages:
         self._times.sort()
 
     def take_first(self) -> tuple[StoredExchange[ToolExchange], ...]:
-        """Return what was sent before any exchange; each message is returned once."""
+        """Return the messages sent before any exchange, each once."""
         return self._take(self._times[0] if self._times else None)
 
     def take_around(self, exchange: ToolExchange) -> DueMessages:
-        """Return what is due around an exchange that is served."""
+        """Return the messages due around a served exchange."""
         if not self._waiting:
             return NOTHING_DUE
         at = exchange.recorded_at or ""
@@ -116,10 +116,10 @@ class OwnMessages:
 
 
 class McpArguments(AlikeArguments):
-    """The recorded requests to MCP servers, found by what they mean: JSON inside text is compared as JSON, and page
-    cursors by the order in which they appeared.
+    """The recorded requests to MCP servers, found by meaning: JSON inside text is compared as JSON, and page cursors by
+    their order of appearance.
 
-    Clients serialise as they like, and cursors may have been masked.
+    Clients serialise differently, and cursors may have been masked.
     """
 
     def __init__(self, tape: Tape) -> None:
@@ -148,15 +148,15 @@ class McpArguments(AlikeArguments):
 
 
 def recorded_tools(tape: Tape) -> RecordedTools:
-    """Return what answers the requests of one session to the MCP servers of a recording."""
+    """Return the source of one session's answers from the MCP servers of a recording."""
     return RecordedTools(tape, alike=McpArguments(tape))
 
 
 class McpReplay(McpSource, Served):
-    """Answers the requests of one session to `server` from what `tools` finds.
+    """Answers one session's requests to `server` from the answers that `tools` finds.
 
-    A tool call for which they find nothing gets the text `default`, unless they refuse it. One that does not fit the
-    `inputSchema` of its tool is refused, unless `lenient_requests`.
+    An unrecorded tool call gets the text `default`, unless `tools` refuses it. One that does not fit its tool's
+    `inputSchema` is refused, unless `lenient_requests`.
     """
 
     def __init__(
@@ -202,9 +202,9 @@ class McpReplay(McpSource, Served):
         return FoundAnswer(answer, match, client_answers(messages) if answer.asks_client else {})
 
     def _problem(self, request: Message, arguments: JsonObject, fingerprint: str) -> str:
-        """Return why a real server refuses the arguments of a tool call; empty if it does not.
+        """Return a real server's reason to refuse the arguments of a tool call, or "".
 
-        A call that was recorded is not refused: the real server has answered it. The words are those of the Python SDK.
+        The real server has accepted recorded calls. The words are the Python SDK's.
         """
         schema = self._schemas.get(request.tool) if request.tool and not self._lenient_requests else None
         if schema is None or self.tools.look_up(self.key(request), arguments, fingerprint).mismatch is None:
@@ -248,7 +248,7 @@ class McpReplay(McpSource, Served):
 
     @property
     def log(self) -> Log:
-        """What was served of the tool calls of this server."""
+        """The log of this server's recorded tool calls."""
         return self.tools.log_of([self.server])
 
     def _answer(self, exchange: ToolExchange, recorded: list[TimedMessage], request: Message) -> McpAnswer:
@@ -269,7 +269,7 @@ class McpReplay(McpSource, Served):
         return result_answer(request, known if "supportedVersions" in known else discover_result(known))
 
     def discovery(self) -> JsonObject:
-        """Return what the server said about itself, in whichever era; what its tools imply if it said nothing."""
+        """Return the server's description of itself in either era, or what its tools imply."""
         for method in DISCOVERIES:
             for stored in _exchanges(self._index, mcp_key(self.server, method)):
                 if isinstance(stored.exchange.result, dict):
@@ -277,7 +277,7 @@ class McpReplay(McpSource, Served):
         return {"capabilities": {"tools": {}}, "serverInfo": {"name": self.server, "version": ""}}
 
     def _needs_handshake(self) -> bool:
-        """Return whether the server sent requests of its own, which only clients of the handshake era take."""
+        """Return whether the server sent requests of its own, which only handshake-era clients accept."""
         frames = (stored.exchange.wire for stored in self._index if stored.key.startswith(f"{self.server}."))
         lines = (raw for wire in frames if wire is not None and wire.is_streamed for _, raw in wire.timed_frames())
         return any(parse_message(raw).is_request for raw in lines)
@@ -297,7 +297,7 @@ def _exchanges(index: ExchangeIndex[ToolExchange], key: str) -> Iterator[StoredE
 
 
 def _open_subscription(request: Message) -> McpAnswer:
-    """Return the answer to `subscriptions/listen`: what was asked for is acknowledged, and nothing changes."""
+    """Return the answer to `subscriptions/listen`, which acknowledges the request; nothing changes."""
     wanted = request.params.get("notifications")
     params = {"notifications": wanted or {}, "_meta": {SUBSCRIPTION_META: request.id}}
     raw = encode({"method": "notifications/subscriptions/acknowledged", "params": params})
@@ -305,8 +305,9 @@ def _open_subscription(request: Message) -> McpAnswer:
 
 
 def recorded_messages(exchange: ToolExchange, request: Message) -> list[TimedMessage]:
-    """Return the messages with which the server answered, the response last. If the result was edited by hand since,
-    or was not recorded over MCP, the response is made from it."""
+    """Return the messages of the server's answer, the response last. After an edit by hand, or if it was not recorded
+    over MCP, the response is made from the result.
+    """
     wire = exchange.wire
     lines = [] if wire is None or wire.protocol != PROTOCOL else wire.timed_frames()
     messages = [(at_ms, line.strip()) for at_ms, line in lines if line.strip()]
@@ -321,7 +322,7 @@ def _is_unchanged(exchange: ToolExchange, response: bytes) -> bool:
 
 
 def own_arguments(message: Message) -> JsonObject:
-    """Return what a recording keeps of a message that a server sent on its own."""
+    """Return the recorded part of a message that a server sent by itself."""
     return {name: value for name, value in message.params.items() if name != "_meta"}
 
 
@@ -361,7 +362,7 @@ def recorded_servers(index: ExchangeIndex[ToolExchange]) -> list[str]:
 
 
 def annotations_of(index: ExchangeIndex[ToolExchange], server: str) -> dict[str, JsonObject]:
-    """Return the annotations of each tool of a server, by name, from its last lists: `readOnlyHint` and the like."""
+    """Return the annotations of a server's tools by name, such as `readOnlyHint`, from its last lists."""
     annotations: dict[str, JsonObject] = {}
     for tool in listed_tools(index, server):
         declared = tool.get("annotations")
@@ -370,7 +371,7 @@ def annotations_of(index: ExchangeIndex[ToolExchange], server: str) -> dict[str,
 
 
 def listed_tools(index: ExchangeIndex[ToolExchange], server: str) -> Iterator[JsonObject]:
-    """Yield the tools that a server has listed, in order; one that was listed again is yielded again."""
+    """Yield the tools that a server has listed, in order, with repetitions."""
     for stored in _exchanges(index, mcp_key(server, "tools/list")):
         listed = stored.exchange.result
         for tool in listed.get("tools", []) if isinstance(listed, dict) else []:
@@ -387,18 +388,18 @@ def _headers_of(schema: object) -> dict[str, str]:
 
 
 _Place: TypeAlias = tuple[str, str]
-"""What equal calls have in common: the key in the recording, and the hash of the arguments."""
+"""The common identity of equal calls: the key in the recording, and the hash of the arguments."""
 
 _OWN_METHODS = UNRECORDED_METHODS | EMPTY_RESULTS | set(DISCOVERIES)
-"""What every process asks its own server."""
+"""Methods that every process sends to its own server."""
 
 
 class SharedMcpReplay(McpReplay):
-    """Answers the requests of one session to `server` from a recording that other processes add to meanwhile.
+    """Answers one session's requests to `server` from a recording that other processes extend meanwhile.
 
-    Only what was recorded answers: the rest, such as `ping`, is for the real server, which runs. Equal tool calls are
-    numbered, as their results may differ: the second call of every session gets the second answer. So that processes
-    agree on the numbers, equal calls of a session are made one after the other.
+    Only recorded answers are given: the rest, such as `ping`, goes to the running real server. Equal tool calls are
+    numbered, because their results may differ: the second call of every session gets the second answer. Equal calls of
+    a session are made one at a time, so that processes agree on the numbers.
     """
 
     def __init__(self, server: str, cache: CallCache, *, latency: Latency = NO_LATENCY) -> None:
@@ -415,7 +416,7 @@ class SharedMcpReplay(McpReplay):
         return request.method not in _OWN_METHODS
 
     def find(self, request: Message) -> FoundAnswer:
-        """Return the answer that is recorded now; see `McpSource`. It is for the first of equal calls that wait.
+        """Return the presently recorded answer; see `McpSource`. It is for the first of equal waiting calls.
 
         Raises:
             RecordingMismatchError: there is none.
@@ -432,7 +433,7 @@ class SharedMcpReplay(McpReplay):
         return found
 
     def use(self, found: FoundAnswer) -> DueMessages:
-        """Count an answer as served. The real server is there to send what it sends on its own."""
+        """Count an answer as served. The real server sends its own messages."""
         assert found.match is not None
         assert found.stored is not None
         self.tools.use(found.match)
@@ -442,7 +443,7 @@ class SharedMcpReplay(McpReplay):
     async def turn(self, request: Message) -> CallTurn:
         """Wait until a call is ours to make, or `find` has its answer. Equal calls have their turns in order.
 
-        `note_recorded` or `give_up` ends a turn that is ours.
+        `note_recorded` or `give_up` ends our turn.
 
         Raises:
             InputError: the recording cannot be reached.
@@ -473,9 +474,9 @@ class SharedMcpReplay(McpReplay):
         return await self._cache.turn(self._names.next(*place, is_numbered=bool(request.tool)), check)
 
     def claim(self, request: Message) -> CallTurn | None:
-        """Return the turn to record a call that was made without one: of a batch, or what every process asks for.
+        """Return the turn to record a call made without one: a call of a batch, or one that every process makes.
 
-        Returns None if that is recorded, or another process does so now.
+        Returns None if it is recorded, or another process records it now.
 
         Raises:
             InputError: the recording cannot be reached.
@@ -501,7 +502,7 @@ class SharedMcpReplay(McpReplay):
         return turn
 
     def _use_recorded(self, place: _Place, *, is_numbered: bool) -> bool:
-        """Return whether a message is recorded. The second of two equal ones is another, if they are numbered."""
+        """Return whether a message is recorded. The second of two equal numbered ones is a different message."""
         match = self.tools.look_up(place[0], {}, place[1])
         if match.mismatch is not None or match.stored is None:
             return False
@@ -512,7 +513,7 @@ class SharedMcpReplay(McpReplay):
         return True
 
     def note_recorded(self, turn: CallTurn, recorded: RecordedAs | None) -> None:
-        """End a turn of ours by what was recorded: its answer is for other processes."""
+        """End our turn with the recorded exchange, which is for other processes."""
         if recorded is None:
             self.give_up(turn)
         elif (place := self._end(turn)) is not None:
@@ -527,7 +528,7 @@ class SharedMcpReplay(McpReplay):
                 turn.release()
 
     def _end(self, turn: CallTurn) -> _Place | None:
-        """Let the next one of equal calls have its turn; return None if that was done already."""
+        """Give the next of equal calls its turn. Return None if that was done already."""
         place, me = self._made.pop(turn, (None, None))
         if place is not None and me is not None:
             self._lines[place].remove(me)

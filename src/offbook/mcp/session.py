@@ -54,17 +54,17 @@ logger = logging.getLogger("offbook.wire")
 
 MAX_RECORDED_BYTES = 32 * 1024 * 1024
 MAX_HELD_MESSAGES = 1_000
-"""How many messages of a recorded server wait for a client that listens."""
+"""The number of messages that wait for a listening client."""
 
 UNRECORDED_NOTIFICATIONS = frozenset(("notifications/subscriptions/acknowledged", "notifications/cancelled"))
 _TOO_LARGE = f"the response has more than {MAX_RECORDED_BYTES:,} bytes"
 
 
 class McpCall(Struct, frozen=True):
-    """A request that has arrived, with the fault that is to be applied to it.
+    """A request that has arrived, with its fault.
 
     `number` is its number among all requests of the session, 0 if it does not count; `tool_call` its number among the
-    calls of its tool. `turn` is the right to make it, if other processes make the same.
+    calls of its tool. `turn` is the right to make it, if other processes make the same call.
     """
 
     request: Message
@@ -78,19 +78,18 @@ class McpCall(Struct, frozen=True):
 
 
 class PendingCall(Struct):
-    """A call that the real server is to answer, and what was sent for it so far, by the server and, in answer to its
-    requests, by the client."""
+    """A call for the real server, with the messages of the server so far and the client's answers to its requests."""
 
     call: McpCall
     messages: list[TimedMessage] = field(default_factory=list)
 
 
 class McpToolCall(Struct, frozen=True, kw_only=True):
-    """A tool call that was answered. `name` is like `github.create_issue`, and `answer` is what the client got.
+    """An answered tool call. `name` is like `github.create_issue`, and `answer` is the client's.
 
     `number` counts all requests of the session, and `call` those of the tool, 0 if a fault makes the client ask again;
-    `fault` is the type of the fault that fired, empty if none did. `clean` is what the server answered, which a fault
-    may have lost; None if the call never reached it.
+    `fault` is the type of the fired fault, or "". `clean` is the server's answer, which a fault may have lost, or None
+    if the call never reached it.
     """
 
     name: str
@@ -105,13 +104,13 @@ class McpToolCall(Struct, frozen=True, kw_only=True):
 
     @property
     def result(self) -> Any:
-        """What a model sees of the result: its text, or JSON if the text is that; None if the client got none."""
+        """A model's view of the result: its text, or JSON; None without a result."""
         result = call_outcome(self.answer.response).result
         return None if result is UNSET else result
 
     @property
     def error(self) -> str | None:
-        """The text of the error, of the tool or of the protocol; None if there is none."""
+        """The text of the tool's or the protocol's error, or None."""
         error = call_outcome(self.answer.response).error
         return None if error is None else error.message
 
@@ -121,12 +120,11 @@ def ignore_tool_call(call: McpToolCall) -> None:
 
 
 class McpSession:
-    """Answers the requests of one run to `server`, from `source` or, if it has no answer, by the real server.
+    """Answers one run's requests to `server` from `source` or, without an answer there, by the real server.
 
-    `session` is the session of the run, which has its faults, calls and misses. Without a `recorder` that is live,
-    there is no real server: what the source cannot answer is a miss. `on_tool_call` is called with each tool call when
-    it is answered, before the client gets the answer. `recorded_as` is the name of the server in the recording, if that
-    is another.
+    `session` is the session of the run, with its faults, calls and misses. Without a live `recorder` there is no real
+    server: a request that the source cannot answer is a miss. `on_tool_call` is called with each answered tool call,
+    before the client gets the answer. `recorded_as` is the server's name in the recording, if it differs.
     """
 
     def __init__(
@@ -188,21 +186,21 @@ class McpSession:
             return self._refuse(call, error)
 
     def needs_turn(self, call: McpCall) -> bool:
-        """Return whether other processes may make the same call, so that it has to wait; see `take_turn`."""
+        """Return whether other processes may make an equal call, so it must wait; see `take_turn`."""
         if not self.source.shares(call.request) or call.crash is not None:
             return False
         return self._lasting_answer(call) is None if call.fault is None else call.fault.runs_tool
 
     def _lasting_answer(self, call: McpCall) -> McpAnswer | None:
-        """Return the answer to a call that an earlier fault concerns; None for any other."""
+        """Return the answer to a call affected by an earlier fault, or None."""
         return None if self._lasting is None or call.fault is not None else self._lasting.answer(call.request)
 
     def _listed(self, call: McpCall, answer: McpAnswer) -> McpAnswer:
-        """Return a list of tools as earlier faults have left it; any other answer as it is."""
+        """Return a list of tools after earlier faults, or any other answer unchanged."""
         return answer if self._lasting is None else self._lasting.listed(call.request, answer)
 
     async def take_turn(self, call: McpCall) -> McpCall | McpAnswer:
-        """Wait until a call is ours to make, and return it with its turn; or return the answer that is recorded."""
+        """Wait until a call is ours to make, and return it with its turn; or return its recorded answer."""
         try:
             while (turn := await self.source.turn(call.request)).is_answered:
                 if (answer := self.answer(call)) is not None:
@@ -212,11 +210,11 @@ class McpSession:
         return replace(call, turn=turn, started_s=self._clock.monotonic_s())
 
     def give_up(self, call: McpCall) -> None:
-        """Let others make a call that the real server is not going to answer. Safe to call twice."""
+        """Let others make a call that the real server will not answer. Safe to call twice."""
         self.source.give_up(call.turn)
 
     def is_held(self, call: McpCall) -> bool:
-        """Return whether the client gets nothing of what the real server sends before `finish` has seen all of it."""
+        """Return whether the client gets none of the real server's messages before `finish` has seen all of them."""
         return call.fault is not None or (self._lasting is not None and self._lasting.concern(call.request))
 
     def elapsed_ms(self, call: McpCall) -> float:
@@ -226,10 +224,10 @@ class McpSession:
     def finish(
         self, call: McpCall, messages: Sequence[TimedMessage], *, credentials: Iterable[str] = ()
     ) -> McpAnswer | None:
-        """Record what the real server answered, and return what the client gets instead; None if it gets that.
+        """Record the real server's answer, and return its replacement for the client, or None for the answer itself.
 
-        What cannot be recorded is not answered, unless it is only too large. `credentials` are those that the server
-        was given. The last of the messages is the response.
+        An answer that cannot be recorded is refused, unless it is only too large. `credentials` are those given to the
+        server. The last message is the response.
         """
         clean = McpAnswer(messages=_without_dialogue(messages))  # the client has been asked already
         if len(messages[-1][1]) > MAX_RECORDED_BYTES:
@@ -258,14 +256,15 @@ class McpSession:
         return None if recorded is None else recorded.key
 
     def _refuse(self, call: McpCall, error: InputError, *, clean: McpAnswer | None = None) -> McpAnswer:
-        """Return the answer to a call that cannot be recorded. `clean` is what the server answered, if it was asked."""
+        """Return the answer to a call that cannot be recorded. `clean` is the server's answer, if it was asked."""
         logger.error("%s: not recorded, and so not answered: %s", self.server, error)
         refusal = error_answer(call.request, INTERNAL_ERROR, f"the answer could not be recorded: {error.reason}")
         return self._note(call, refusal, CallOutcome("refused", unrecorded=error.reason), clean=clean)
 
     def lose(self, call: McpCall, reason: str, *, is_noted: bool = False) -> McpAnswer:
-        """Return the answer to a call that the real server failed to answer; nothing is recorded. A request that does
-        not count as a call is among the failures of the session if that `is_noted`."""
+        """Return the answer to a call that the real server failed to answer. Nothing is recorded. A request that is not
+        a call is among the session's failures only if it `is_noted`.
+        """
         self.give_up(call)
         answer = error_answer(call.request, INTERNAL_ERROR, reason)
         if is_noted and not call.number:
@@ -289,7 +288,7 @@ class McpSession:
         self._asked[key] = asked, pending
 
     def note_client_answer(self, key: bytes, answer: Message) -> None:
-        """Note what a client has answered to a request of the real server: it is recorded with its call, or alone."""
+        """Note a client's answer to a request of the real server. It is recorded with its call, or alone."""
         asked, pending = self._asked.pop(key, (None, None))
         if pending is not None:
             pending.messages.append((self.elapsed_ms(pending.call), answer.raw))
@@ -297,8 +296,9 @@ class McpSession:
             self._record_own(asked, answer)
 
     def listen(self, listener: Callable[[OwnMessage], None]) -> Callable[[], None]:
-        """Call `listener` with what the recorded server sends on its own, from now on, and with what nobody has heard
-        yet. Return a function that ends this."""
+        """Call `listener` with the recorded server's own messages from now on, and with unheard ones. Return a function
+        that ends this.
+        """
         if self.is_live:
             return lambda: None
         self._listeners.append(listener)
@@ -345,7 +345,7 @@ class McpSession:
         return self._answer_found(call, found)
 
     async def _in_order(self, call: McpCall, answer: McpAnswer) -> McpAnswer:
-        """Return the answer to a tool call when it is its turn."""
+        """Return the answer to a tool call in its turn."""
         site = ToolSite(f"{self.server}.{call.request.tool}", call.tool_call)
         async with self.session.in_order(site, call.fault):
             return answer if answer.work is None else await answer.work()
@@ -429,7 +429,7 @@ class McpSession:
 
 
 class _CallQuestions:
-    """What a client answers to the requests of the server for one call, compared with what was recorded."""
+    """A client's answers to a server's requests during one call, compared with the recorded ones."""
 
     def __init__(self, session: McpSession, call: McpCall, found: FoundAnswer) -> None:
         self._session, self._call, self._found = session, call, found

@@ -41,7 +41,7 @@ from offbook.mcp.session import McpCall, McpSession, PendingCall
 logger = logging.getLogger("offbook.wire")
 
 MAX_LINE_BYTES = MAX_MESSAGE_BYTES
-"""A longer line is not kept. Who waits for it gets an error."""
+"""The size of the longest kept line. The recipient of a longer one gets an error."""
 _HEAD_BYTES, _END_BYTES = 4096, 256
 _LAST_ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\\\]|\\\\.){0,200}"|-?[0-9]{1,20})\s*[,}]')
 
@@ -50,15 +50,15 @@ _SECRET_VARIABLE = re.compile(
     r"token|secret|password|passwd|credential|api_?key|access_?key|private_?key", re.IGNORECASE
 )
 END_GRACE_S = 1.5
-"""Seconds that a server may take to end after the end of its input, and again after SIGTERM."""
+"""The seconds for a server to end after the end of its input, and again after SIGTERM."""
 
 
 class TooLongLine(bytes):
-    """The beginning and the end of a line that was too long to keep."""
+    """The beginning and the end of a line above the size limit."""
 
     @property
     def error(self) -> bytes:
-        """The error for who waits for this message, as far as its beginning or its end has the id."""
+        """The error for the message's recipient, if its beginning or its end contains the id."""
         found = _LAST_ID.search(self) if self.startswith(b"{") else None
         reason = f"a message of more than {MAX_LINE_BYTES:,} bytes was dropped: it is too long for a line of MCP"
         logger.error("%s", reason)
@@ -66,9 +66,9 @@ class TooLongLine(bytes):
 
 
 class LineBuffer:
-    """Splits what arrives into lines without their ends; blank lines are dropped.
+    """Splits data into lines without their ends. Blank lines are dropped.
 
-    Of a line that is too long, the beginning and the end are kept.
+    Only the beginning and the end of a line above the size limit are kept.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class LineBuffer:
         return lines
 
     def close(self) -> bytes:
-        """Return what was not ended by a line end."""
+        """Return the rest without a line end."""
         whole, is_too_long = b"".join(self._pieces), self._size > MAX_LINE_BYTES
         self._pieces, self._size = [], 0
         return TooLongLine(whole) if is_too_long else whole
@@ -116,9 +116,9 @@ class ClientLines(Protocol):
 
 
 class LineServer:
-    """Serves one client over stdio: `receive` takes what it writes, and answers go to `client`.
+    """Serves one client over stdio: `receive` handles its data, and answers go to `client`.
 
-    With an `upstream`, what the session cannot answer goes there, and all that comes back goes to the client, in
+    With an `upstream`, requests that the session cannot answer go there, and all its replies go to the client, in
     order. Lines that are not messages pass untouched in both directions.
     """
 
@@ -132,7 +132,7 @@ class LineServer:
         self._has_ended = False
 
     def receive(self, data: bytes) -> None:
-        """Take what the client wrote."""
+        """Handle data of the client."""
         for line in self._lines.feed(data):
             if not self._has_ended:
                 self._receive_line(line)
@@ -158,7 +158,7 @@ class LineServer:
             self._upstream.write((line if is_whole else encode_batch(each.raw for each in forwarded)) + b"\n")
 
     def _takes(self, message: Message, sink: AnswerSink) -> bool:
-        """Take a message of the client, and return whether it is for the real server."""
+        """Handle a message of the client, and return whether it is for the real server."""
         return self._receive_request(message, sink) if message.is_request else self._receive_other(message)
 
     def _receive_request(self, request: Message, sink: AnswerSink) -> bool:
@@ -201,7 +201,7 @@ class LineServer:
         return True
 
     async def finish_work(self) -> None:
-        """Wait for the answers that take time, for as long as a server may take to end."""
+        """Wait for answers that take time, for as long as a server may take to end."""
         await self._sender.finish_work(limit_s=END_GRACE_S)
 
     def write(self, raw: bytes) -> None:
@@ -213,7 +213,7 @@ class LineServer:
             self._client.write(raw + b"\n")
 
     def receive_from_server(self, line: bytes) -> None:
-        """Take a line that the real server wrote."""
+        """Handle a line of the real server."""
         line = line.error if isinstance(line, TooLongLine) else line
         try:
             messages = parse_batch(line) if is_batch(line) else [parse_message(line)]
@@ -227,7 +227,7 @@ class LineServer:
             self._write(encode_batch(message.raw for message in passed))
 
     def _passes(self, message: Message) -> bool:
-        """Take a message of the real server, and return whether it goes to the client as it is."""
+        """Handle a message of the real server, and return whether it goes to the client unchanged."""
         pending = self._pending_for(message)
         if message.is_request:
             self._session.note_question(id_key(message.id), message, pending)
@@ -246,7 +246,7 @@ class LineServer:
         return False
 
     def _pending_for(self, message: Message) -> PendingCall | None:
-        """Return the call that a message belongs to: its response, its progress, or what else comes meanwhile."""
+        """Return the call of a message: its response, its progress, or a message during it."""
         if message.is_response:
             return self._pending.get(id_key(message.id))
         if message.method == "notifications/progress":
@@ -265,7 +265,7 @@ class LineServer:
         self.close(exit_code)
 
     def end(self, answer: McpAnswer) -> None:
-        """End the server if that is how an answer ends."""
+        """End the server if an answer ends like that."""
         if answer.ending in ("cut", "exit"):
             self.close(answer.exit_code)
 
@@ -280,7 +280,7 @@ class LineServer:
 
 
 class _BatchSink:
-    """Receives the answers to a batch: sends responses together, as a batch, and everything else at once."""
+    """Receives the answers to a batch: sends responses together, and everything else at once."""
 
     def __init__(self, server: LineServer, messages: Sequence[Message]) -> None:
         self._server = server
@@ -317,9 +317,9 @@ class LineUpstream(Protocol):
 
 
 class ServerProcess:
-    """A real server: a child process, whose stderr is ours. `start` runs it.
+    """A real server: a child process with our stderr. `start` runs it.
 
-    `credentials` are the values of its variables that are secret by their names, such as GITHUB_TOKEN.
+    `credentials` are the values of its variables with secret names, such as GITHUB_TOKEN.
 
     Args:
         command: the program and its arguments.
@@ -352,7 +352,7 @@ class ServerProcess:
             raise InputError(reason, source=self._command[0], hint=hint) from None
 
     def write(self, data: bytes) -> None:
-        """Write to its stdin; what a process that has ended would get is dropped."""
+        """Write to its stdin. Data for a process that has ended is dropped."""
         stdin = None if self._process is None else self._process.stdin
         if stdin is not None and not stdin.is_closing():
             stdin.write(data)
@@ -413,7 +413,7 @@ class StdoutLines:
 async def open_lines(
     session: McpSession, client: ClientLines, upstream: ServerProcess | None = None
 ) -> AsyncIterator[LineServer]:
-    """Serve a client while the block lasts. With an `upstream`, the real server runs for as long.
+    """Serve a client for a block. With an `upstream`, the real server runs meanwhile.
 
     Raises:
         InputError: the real server cannot be started.
@@ -432,13 +432,13 @@ async def open_lines(
 
 
 async def _pass_on(upstream: ServerProcess, server: LineServer) -> None:
-    """Pass what a real server writes on to its client, until it has ended."""
+    """Pass a real server's output to its client until it has ended."""
     server.server_ended(await upstream.read(server.receive_from_server))
 
 
 async def serve_stdio(session: McpSession, *, upstream: ServerProcess | None = None, output: int | None = None) -> int:
-    """Serve the client at our stdin and stdout until its input ends, and return the exit code. `output` is another file
-    descriptor in place of stdout.
+    """Serve the client at our stdin and stdout until its input ends, and return the exit code. `output` replaces
+    stdout's file descriptor.
 
     Raises:
         InputError: the real server cannot be started.
@@ -478,7 +478,7 @@ def _read_file(reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) ->
 async def client_streams(
     session: McpSession, *, upstream: ServerProcess | None = None
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Serve a client of this event loop as over stdio, and return the streams that `ClientSession` takes.
+    """Serve a client of this event loop as over stdio, and return the streams for `ClientSession`.
 
     With an `upstream`, the real server is started for the block.
 
@@ -507,14 +507,16 @@ async def client_streams(
 
 
 class _Codec(Struct, frozen=True):
-    """Messages of the SDK from and to lines. What is not a message becomes the exception that says so."""
+    """Converts the SDK's messages from and to lines. A line that is not a message becomes the
+    corresponding exception.
+    """
 
     decode: Callable[[bytes], Any]
     encode: Callable[[Any], str]
 
 
 def _sdk_codec() -> _Codec:
-    """Return the codec for the SDK that is installed, of version 1 or 2."""
+    """Return the codec for the installed SDK, version 1 or 2."""
     try:
         wrap = import_module("mcp.shared.message").SessionMessage
         types = import_module("mcp.types")

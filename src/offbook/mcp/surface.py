@@ -24,7 +24,7 @@ SECTIONS = {
     "resources": ("resources/list", "uri"),
     "resourceTemplates": ("resources/templates/list", "uriTemplate"),
 }
-"""The parts of a surface: the method that lists each, and the field by which its items are known."""
+"""The parts of a surface: the method that lists each, and the field that names its items."""
 
 _NOUNS = {
     "tools": "tool",
@@ -38,9 +38,9 @@ _MAX_DEPTH = 30
 class Surface(Struct, frozen=True, kw_only=True):
     """The tools, prompts and resources of one server.
 
-    `sections` has the items of each part by name; a part that was not listed is missing.
+    `sections` has the items of each part by name; an unlisted part is missing.
 
-    `about` is what the server said about itself; empty if it said nothing.
+    `about` is the server's description of itself, or empty.
     """
 
     about: JsonObject = {}
@@ -53,7 +53,7 @@ class Surface(Struct, frozen=True, kw_only=True):
 
 
 class SurfaceChange(Struct, frozen=True):
-    """Something that moved: where, how much that matters, and why."""
+    """A change: its place, its severity, and its reason."""
 
     place: str
     level: Level
@@ -88,13 +88,13 @@ def _surface(recorded: list[tuple[str, ToolExchange]]) -> Surface:
 
 
 def items_by_name(items: Any, key: str) -> dict[str, JsonObject]:
-    """Return the items of a list by their name; what has none is left out."""
+    """Return the items of a list by name, without nameless ones."""
     listed = items if isinstance(items, list) else []
     return {each[key]: each for each in listed if isinstance(each, dict) and isinstance(each.get(key), str)}
 
 
 def compare_servers(old: Mapping[str, Surface], new: Mapping[str, Surface]) -> list[SurfaceChange]:
-    """Return what moved between the servers of two recordings, in the order of their names."""
+    """Return the changes between the servers of two recordings, in the order of their names."""
     changes: list[SurfaceChange] = []
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
@@ -107,7 +107,7 @@ def compare_servers(old: Mapping[str, Surface], new: Mapping[str, Surface]) -> l
 
 
 def compare_surfaces(old: Surface, new: Surface, server: str) -> list[SurfaceChange]:
-    """Return what moved between two surfaces of a server. Parts that only one of them lists are not compared."""
+    """Return the changes between two surfaces of a server. Parts that only one of them lists are not compared."""
     changes = list(_compare_about(old.about, new.about, server)) if old.about and new.about else []
     for section, noun in _NOUNS.items():
         if section in old.sections and section in new.sections:
@@ -212,7 +212,7 @@ _LEVEL_OF: dict[Side, dict[Move, Level]] = {
 
 
 def compare_schemas(old: Any, new: Any, place: str, *, side: Side) -> Iterator[SurfaceChange]:
-    """Yield what moved between two JSON schemas, of the arguments or of the results of a tool."""
+    """Yield the changes between two JSON schemas, of a tool's arguments or results."""
     noun = "argument" if side == "input" else "result"
     for path, move, reason in schema_moves(old, new):
         level = _LEVEL_OF[side].get(move, "harmless" if move == "noted" else "dangerous")
@@ -233,7 +233,7 @@ _STRUCTURE = frozenset(
     )
 )
 SchemaMove: TypeAlias = tuple[str, Move, str]
-"""The path in a schema, how it moved, and the reason."""
+"""The path in a schema, the change, and the reason."""
 
 
 def schema_moves(old: Any, new: Any) -> list[SchemaMove]:
@@ -305,7 +305,7 @@ class _SchemaComparison:
 
 
 def _value_moves(old: JsonObject, new: JsonObject, path: str) -> Iterator[SchemaMove]:
-    """Yield what moved of the keywords of a schema that are about the value itself, not about its parts."""
+    """Yield the changes of schema keywords about the value itself, not about its parts."""
     yield from _set_moves(_types(old), _types(new), path, "type")
     yield from _set_moves(_values(old), _values(new), path, "value")
     for names, narrows_up in ((_LOWER_LIMITS, True), (_UPPER_LIMITS, False)):
@@ -320,7 +320,7 @@ def _value_moves(old: JsonObject, new: JsonObject, path: str) -> Iterator[Schema
 
 
 def _described_moves(old: JsonObject, new: JsonObject, path: str) -> Iterator[SchemaMove]:
-    """Yield what moved of the keywords that say something about a value, or that are not known here."""
+    """Yield the changes of descriptive and unknown keywords."""
     for name in sorted((old.keys() | new.keys()) - _STRUCTURE):
         before, after = old.get(name, UNSET), new.get(name, UNSET)
         if _text(before) != _text(after):
@@ -328,7 +328,7 @@ def _described_moves(old: JsonObject, new: JsonObject, path: str) -> Iterator[Sc
 
 
 def _set_moves(old: set[str] | None, new: set[str] | None, path: str, noun: str) -> Iterator[SchemaMove]:
-    """Yield what moved between two sets of what is allowed; None allows everything."""
+    """Yield the changes between two sets of allowed values; None allows everything."""
     if old == new:
         return
     gone = [] if new is None else sorted(old - new) if old is not None else ["any other"]
@@ -350,7 +350,7 @@ def _limit_moves(old: Any, new: Any, path: str, name: str, *, narrows_up: bool) 
 
 
 def _types(schema: JsonObject) -> set[str] | None:
-    """Return the types that a schema allows; None if it does not say. A number may be an integer."""
+    """Return the types that a schema allows, or None for any. A number may be an integer."""
     declared = schema.get("type")
     if declared is None:
         return None
@@ -370,7 +370,7 @@ def _alternatives(schema: JsonObject, root: Any) -> list[JsonObject]:
 
 
 def _resolved(schema: Any, root: Any) -> JsonObject:
-    """Return a schema with its reference followed; what is true or not a schema allows everything."""
+    """Return a schema with its reference resolved. `true`, and anything that is not a schema, allows everything."""
     for _ in range(_MAX_DEPTH):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str):
@@ -382,7 +382,7 @@ def _resolved(schema: Any, root: Any) -> JsonObject:
 
 
 def referenced(root: Any, reference: str) -> Any:
-    """Return the part of a schema that a `$ref` names; None if it has no such part."""
+    """Return the part of a schema that a `$ref` names, or None."""
     found = root
     for part in reference.removeprefix("#").split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")

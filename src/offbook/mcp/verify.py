@@ -1,4 +1,4 @@
-"""Asks a live MCP server what was recorded, over stdio or HTTP, and compares its answers with the recorded ones."""
+"""Repeats recorded requests at a live MCP server, over stdio or HTTP, and compares the answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _MAX_PAGES = 1000
 
 
 class AnswerDifference(Struct, frozen=True):
-    """An answer of the live server that is not the recorded one: its place in the recording, and what differs."""
+    """A live answer that differs from the recorded one: its place in the recording, and the difference."""
 
     place: str
     difference: str
@@ -86,7 +86,7 @@ class LiveServer(Protocol):
     source: str
 
     async def send(self, message: Message, era: Era) -> JsonObject:
-        """Send a request and return its response, or send a notification and return nothing of interest.
+        """Send a request and return its response, or send a notification.
 
         Raises:
             InputError: there is no response.
@@ -95,7 +95,7 @@ class LiveServer(Protocol):
 
 
 class LiveClient:
-    """Asks a live server, in the era that it speaks."""
+    """Calls a live server in its era."""
 
     def __init__(self, server: LiveServer, *, limit_s: float = ANSWER_LIMIT_S) -> None:
         self._server, self._limit_s = server, limit_s
@@ -103,7 +103,9 @@ class LiveClient:
         self._last_id = 0
 
     async def open(self, era: Era) -> JsonObject:
-        """Start in an era, or in the other one if the server does not speak it; return what it says of itself."""
+        """Start in an era, or in the other one if the server does not speak it. Return the server's description of
+        itself.
+        """
         for self._era in (era, "handshake" if era == "modern" else "modern"):
             response = await self.ask("server/discover" if self._era == "modern" else "initialize", self._hello())
             if isinstance(result := response.get("result"), dict):
@@ -124,7 +126,7 @@ class LiveClient:
         return await self._send({"id": self._last_id, "method": method, "params": sent})
 
     async def items(self, section: str) -> dict[str, JsonObject]:
-        """Return the items of a part of the surface, from all pages of its list; none if the server refuses it."""
+        """Return the items of a part of the surface from all pages, or none if the server refuses it."""
         method, key = SECTIONS[section]
         items: dict[str, JsonObject] = {}
         params: JsonObject = {}
@@ -170,7 +172,7 @@ class LiveProcess:
         return await self._waiting[message.id]
 
     async def run(self) -> None:
-        """Read what the server writes, until it ends. What it asks its client for is refused."""
+        """Read the server's messages until it ends. Its requests are refused."""
         self._exit_code = await self._process.read(self._receive)
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -285,11 +287,11 @@ async def verify(
     runs_tools: bool = False,
     read_only: Collection[str] = (),
 ) -> McpVerification:
-    """Ask a live server what was recorded of `server`, and compare.
+    """Repeat the recorded requests of `server` at a live server, and compare.
 
-    Lists are compared by what moved. Tool calls are made only if the live server says that the tool is read-only, if it
-    is one of `read_only`, or with `runs_tools`; what is left out is reported. Answers are compared as matching does,
-    JSON inside text as JSON and without secrets, and without what the `rules` ignore.
+    Lists are compared by their changes. Tool calls are made only if the live server declares the tool read-only, if it
+    is one of `read_only`, or with `runs_tools`; skipped calls are reported. Answers are compared as matching does: JSON
+    inside text as JSON, without secrets, and without what the `rules` ignore.
 
     Raises:
         InputError: the server does not answer.
@@ -316,7 +318,7 @@ def _params(call: ToolExchange) -> JsonObject:
 
 
 class _Asking:
-    """Makes recorded requests again, and notes what differs."""
+    """Repeats recorded requests, and notes the differences."""
 
     def __init__(self, client: LiveClient, verification: McpVerification, rules: NormaliseRules) -> None:
         self._client, self._verification, self._rules = client, verification, rules

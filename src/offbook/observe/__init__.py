@@ -1,4 +1,4 @@
-"""Event sinks: Prometheus, OpenTelemetry and JSON lines. Each is loaded when it is first used."""
+"""Event sinks: Prometheus, OpenTelemetry and JSON lines. Each loads on first use."""
 
 from offbook.lazy_names import lazy_names
 

@@ -23,15 +23,15 @@ _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 class JsonLinesSink(ClosingSink):
-    """Writes each event as an object on a line of its own: `{"event": "CallStarted", …its fields}`.
+    """Writes each event as an object on its own line: `{"event": "CallStarted", …its fields}`.
 
-    Every line is flushed: a crash loses none. The same run writes the same bytes.
+    Every line is flushed: a crash loses none. Equal runs write equal bytes.
 
     Args:
-        target: a path, whose file is replaced and whose folder is created if needed, or an open text file, which is
-            appended to and not closed.
+        target: a path, whose file is replaced and whose folder is created, or an open text file, which is appended to
+            and not closed.
         clock: adds `at_s`, the clock's seconds; without one, lines have no time. The `SYSTEM_CLOCK` of offbook.clock
-            has the time of the running event loop, which may be virtual.
+            uses the time of the running event loop, which may be virtual.
     """
 
     def __init__(self, target: str | os.PathLike[str] | TextIO, *, clock: Clock | None = None) -> None:

@@ -37,23 +37,25 @@ try:
     from opentelemetry.metrics import Histogram, MeterProvider, get_meter
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context
 except ImportError as error:
-    reason, hint = "opentelemetry-api is not installed", "pip install 'offbook[observability]'"
+    from offbook.installed import install_hint
+
+    reason, hint = "opentelemetry-api is not installed", install_hint("observability")
     raise InputError(reason, source="OtelSink", hint=hint) from error
 
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ON_SPANS = ("span_only", "span_and_event", "true")
-"""The values by which instrumentations put messages on spans; `true` is the older one."""
+"""Settings that put messages on spans. `true` is the older one."""
 
 
 def captures_on_spans() -> bool:
-    """Return whether the environment asks for messages on spans. By default it does not."""
+    """Return whether the environment enables messages on spans. The default is no."""
     return os.environ.get(CAPTURE_VARIABLE, "").strip().lower() in _ON_SPANS
 
 
 def content_attributes(content: CallContent) -> dict[str, str]:
-    """Return the messages of a call as attributes, each as JSON, without secrets by the rules in force.
+    """Return the messages of a call as attributes, each as JSON, with secrets masked.
 
-    A system message that comes first is the instructions. A failed call has no output.
+    Leading system messages are the instructions. A failed call has no output.
     """
     messages = list(content.request.messages)
     system = messages.pop(0) if messages and messages[0]["role"] in ("system", "developer") else None
@@ -83,7 +85,7 @@ def _output_message(response: Response) -> JsonObject:
 
 
 def _content_parts(content: Any) -> Iterator[JsonObject]:
-    """Yield the parts of a message. Of what is not text, such as an image, only the type."""
+    """Yield the parts of a message. A part that is not text, such as an image, has only its type."""
     if isinstance(content, str):
         yield from [{"type": "text", "content": content}] if content else []
         return
@@ -102,7 +104,7 @@ def _call_part(id: str | None, name: Any, arguments: Any) -> JsonObject:
 
 
 def _parsed(arguments: Any) -> Any:
-    """Return arguments that are JSON as an object, and others unchanged."""
+    """Return JSON arguments as an object, and others unchanged."""
     try:
         return orjson.loads(arguments) if isinstance(arguments, str) else arguments
     except orjson.JSONDecodeError:
@@ -149,7 +151,7 @@ class OpenSpans:
         return next((opened.span for opened in reversed(matching) if opened.task is task), matching[-1].span)
 
     def pop(self, call: CallKey, *, attempt: int) -> Span | None:
-        """Return and remove the same span."""
+        """Return and remove the span."""
         span = self.find(call, attempt=attempt)
         if span is not None:
             remaining = [opened for opened in self._by_call.pop(call) if opened.span is not span]
@@ -221,7 +223,7 @@ class OtelSink:
         }
 
     def capture(self, content: CallContent) -> None:
-        """Keep the messages of a call for its span, which the next event of the call ends or completes."""
+        """Keep the messages of a call for its span, which the call's next event ends or completes."""
         self._content[_key(content), content.attempt] = content_attributes(content)
 
     def emit(self, event: Event) -> None:
@@ -333,7 +335,7 @@ class OtelSink:
     def _short_span(
         self, name: str, attributes: _Attributes, *, lasted_s: float = 0.0, error: str | None = None
     ) -> None:
-        """Create a span for what has ended now."""
+        """Create a span that ends now."""
         now_ns = self._now_ns()
         start_ns = now_ns - round(lasted_s * 1e9)
         span = self._begin(name, attributes, parent=None, start_ns=start_ns, kind=SpanKind.INTERNAL)
@@ -390,7 +392,7 @@ _TOKEN_BOUNDS = tuple(4.0**power for power in range(14))
 
 
 class ExportedOtelSink(ClosingSink):
-    """Passes events to an OtelSink with exporters of its own, which `close` shuts down."""
+    """Passes events to an OtelSink with its own exporters, which `close` shuts down."""
 
     _sink: OtelSink
 

@@ -18,18 +18,20 @@ try:
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 except ImportError as error:
-    reason, hint = "opentelemetry-exporter-otlp-proto-http is not installed", "pip install 'offbook[observability]'"
+    from offbook.installed import install_hint
+
+    reason, hint = "opentelemetry-exporter-otlp-proto-http is not installed", install_hint("observability")
     raise InputError(reason, source="OtlpSink", hint=hint) from error
 
 TIMEOUT_S = 5.0
-"""The time that the collector has to accept what is sent. A run does not fail if it takes longer."""
+"""The time limit for the collector to accept data. A run does not fail if it takes longer."""
 
 
 R = TypeVar("R", SpanExportResult, MetricExportResult)
 
 
 class _FailureLog:
-    """Notes whether the collector did not accept something."""
+    """Notes whether the collector rejected something."""
 
     has_failed = False
 
@@ -56,7 +58,7 @@ class OtlpSink(ExportedOtelSink):
     `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` describe the sender, `OTEL_EXPORTER_OTLP_HEADERS` has headers.
 
     Raises:
-        InputError: the URL is not one of HTTP.
+        InputError: the URL is not an HTTP URL.
     """
 
     def __init__(self, url: str, *, conversation_id: str | None = None) -> None:
@@ -74,10 +76,10 @@ class OtlpSink(ExportedOtelSink):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the collector did not accept something."""
+        """Whether the collector rejected something."""
         return self._spans.has_failed or self._metrics.has_failed
 
     def close(self) -> None:
-        """Send what is left. Safe to call twice."""
+        """Send the remaining data. Safe to call twice."""
         self._tracers.shutdown()
         self._meters.shutdown(timeout_millis=TIMEOUT_S * 1000)

@@ -34,7 +34,9 @@ try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
     from prometheus_client.metrics import MetricWrapperBase
 except ImportError as error:
-    reason, hint = "prometheus-client is not installed", "pip install 'offbook[observability]'"
+    from offbook.installed import install_hint
+
+    reason, hint = "prometheus-client is not installed", install_hint("observability")
     raise InputError(reason, source="PrometheusSink", hint=hint) from error
 
 M = TypeVar("M", bound=MetricWrapperBase)

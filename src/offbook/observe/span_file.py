@@ -12,7 +12,9 @@ try:
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 except ImportError as error:
-    reason, hint = "opentelemetry-sdk is not installed", "pip install 'offbook[observability]'"
+    from offbook.installed import install_hint
+
+    reason, hint = "opentelemetry-sdk is not installed", install_hint("observability")
     raise InputError(reason, source="SpanFileSink", hint=hint) from error
 
 

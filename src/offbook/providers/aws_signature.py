@@ -12,18 +12,17 @@ from offbook.errors import InputError
 from offbook.vendors import DEFAULT_REGION
 
 SIGNED_SCHEME = "AWS4-HMAC-SHA256"
-"""The scheme of the `authorization` of requests that are signed."""
+"""The `authorization` scheme of signed requests."""
 _SCOPE = re.compile(r"Credential=[^/,\s]+/\d{8}/(?P<region>[^/,\s]+)/")
 _HOST_REGION = re.compile(r"https?://[a-z-]+\.(?P<region>[a-z]{2,3}(-[a-z]+)+-\d+)\.")
 OLD_SIGNATURE = frozenset(("authorization", "x-amz-date", "x-amz-security-token", "x-amz-content-sha256"))
-"""The headers, in lower case, in whose place a new signature comes."""
+"""The lower-case headers that a new signature replaces."""
 
 
 def sign_request(url: str, body: bytes, *, service: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that sign a POST of `body` to `url`, with the credentials of AWS that this process has.
+    """Return the headers that sign a POST of `body` to `url` with this process's AWS credentials.
 
-    `headers` are those of the request, with names in lower case. If they hold a signature, it is for the region that
-    its client wants, and must be that of the URL.
+    `headers` are the request's, with lower-case names. An existing signature's region must be that of the URL.
 
     Raises:
         InputError: botocore is not installed, there are no credentials, or the regions differ.
@@ -63,7 +62,7 @@ def _session() -> Any:
 
 @lru_cache(maxsize=1)
 def _session_with(variables: frozenset[tuple[str, str]]) -> Any:
-    """Return a session that reads `variables` and no others: it would not notice that they have changed."""
+    """Return a session that reads only `variables`. It does not notice later changes."""
     from botocore.session import get_session  # noqa: PLC0415
 
     return get_session()

@@ -1,10 +1,9 @@
-"""Sends requests of a run once more by their SDK, before processes are forked, which inherit what the SDK has built.
+"""Repeats the requests of a run with their SDK before processes are forked, which inherit what the SDK has built.
 
-SDKs create the models of requests and responses when these are first used, which takes them longer than the rest of a
-run. Only their documented clients are used, and no code of an agent runs: a method that something has replaced is not
-called.
+SDKs build the models of requests and responses on first use, which takes longer than the rest of a run. Only their
+documented clients are used, and no code of an agent runs: a replaced method is not called.
 
-Only the standard library is imported, because the interpreter of a program may not have offbook.
+Only the standard library is imported, because a program's interpreter may not have offbook.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def send_again(path: str, body: bytes | str, options_of: Callable[[Sdk], Options
 
 
 def _call(package: Any, client: Any, method: Callable[..., Any], arguments: dict[str, Any]) -> None:
-    """Call a method of an SDK, unless something else is in its place: a mock, or instrumentation."""
+    """Call an SDK's method, unless a mock or instrumentation has replaced it."""
     function = getattr(method, "__func__", method)
     folder = Path(package.__file__).parent
     try:

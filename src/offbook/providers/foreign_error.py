@@ -1,7 +1,7 @@
-"""Translates the errors of other libraries that a user's own provider raises to offbook's.
+"""Translates errors that a user's own provider raises from other libraries to offbook's.
 
-The gateway retries, falls back and opens a circuit on what these functions return, and the recorder stores it as a
-fault: both judge an error alike, and a replay takes the same way as the run.
+The gateway retries, falls back and opens a circuit on these errors, and the recorder stores them as faults: a replay
+takes the same path as the run.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ _MALFORMED = {"httpx.DecodingError", "httpx.TooManyRedirects", "httpx2.DecodingE
 
 
 def provider_error_of(error: BaseException, *, provider: str) -> ProviderError | None:
-    """Return offbook's error for a failed model call; None if `error` does not say that a call failed.
+    """Return offbook's error for a failed model call, or None if `error` is not a failed call.
 
     A ProviderError is returned unchanged. Timeouts, broken connections and HTTP statuses are translated, of Python
     itself and of httpx, requests, aiohttp, urllib3 and the vendors' SDKs. Everything else, such as a ValueError, a
-    FileNotFoundError or another error of offbook, is a mistake that a retry does not mend.
+    FileNotFoundError or another offbook error, is a mistake that a retry does not fix.
     """
     if isinstance(error, ProviderError):
         return error
@@ -86,7 +86,7 @@ def provider_error_of(error: BaseException, *, provider: str) -> ProviderError |
 
 
 def translate_reply(reply: Reply, *, provider: str) -> Reply:
-    """Return the reply wrapped: its errors are translated while it is read."""
+    """Return the reply wrapped, with its errors translated while it is read."""
     return reply if isinstance(reply, WholeReply) else StreamedReply(_translated(reply, provider), source=reply)
 
 
@@ -117,7 +117,7 @@ def _kind_of(error: Exception) -> type[ProviderError] | None:
 
 
 def _kind_of_reason(reason: object) -> type[ProviderError] | None:
-    """Return the kind of what an URLError wraps: another error, or a text."""
+    """Return the kind of an URLError's reason: another error, or a text."""
     if isinstance(reason, Exception):
         return _kind_of(reason)
     return None if str(reason).startswith(_MISTAKES_OF_URLLIB) else ProviderConnectionError
@@ -133,7 +133,7 @@ def _is_network_error(error: Exception) -> bool:
 
 
 def _status_of(error: Exception) -> int | None:
-    """Return the HTTP status that an error carries: its own, or that of its response."""
+    """Return an error's HTTP status: its own, or that of its response."""
     response = getattr(error, "response", None)
     has_code = any(name.startswith(("urllib.", "google.")) for name in _names_of(error))  # others mean something else
     names = ("status_code", "status", "code") if has_code else ("status_code", "status")

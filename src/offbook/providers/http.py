@@ -78,7 +78,7 @@ def _server_of(error: httpx2.RequestError) -> str:
 
 
 def tls_verification(address: str) -> ssl.SSLContext | bool:
-    """Return what a client of httpx2 verifies: no certificate where there is no TLS, since loading all takes long."""
+    """Return what an httpx2 client verifies: nothing without TLS, because loading certificates is slow."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else True
 
 
@@ -99,10 +99,10 @@ class HttpOptions(Struct, frozen=True, kw_only=True):
 
 
 class HttpProvider(Provider):
-    """Sends requests in the protocol of `codec` to the server at `base_url`, below which the protocol's paths are.
+    """Sends requests in the protocol of `codec` to the server at `base_url`, which contains the protocol's paths.
 
-    `api_key` is sent as the protocol defines, or not at all if it is empty. `name` is the provider's name in responses
-    and recordings; `prices` are those of its tokens.
+    `api_key` is sent as the protocol defines, or not at all if empty. `name` is the provider's name in responses and
+    recordings; `prices` are its token prices.
 
     Raises:
         InputError: `base_url` is not the URL of a server, or the key or a header cannot be sent.
@@ -145,7 +145,7 @@ class HttpProvider(Provider):
         self._prices.require(request.model, provider=self.name)
 
     async def close(self) -> None:
-        """Close the connections of the running loop. Those of another loop are left to it."""
+        """Close the running loop's connections. Other loops keep theirs."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
@@ -166,7 +166,7 @@ class HttpProvider(Provider):
         return client
 
     def encode(self, wire: WireRequest) -> httpx2.Request:
-        """Return the HTTP request that is sent."""
+        """Return the HTTP request to send."""
         try:
             content = orjson.dumps(wire.body)
         except TypeError as error:
@@ -338,7 +338,7 @@ class BedrockProvider(CatalogProvider):
 
 
 class BedrockAnthropicProvider(BedrockProvider):
-    """Anthropic's models by Amazon Bedrock's InvokeModel, signed like those of Converse."""
+    """Anthropic's models on Amazon Bedrock's InvokeModel, signed like Converse."""
 
     vendor_name = "bedrock_anthropic"
 

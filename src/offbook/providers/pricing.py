@@ -1,4 +1,4 @@
-"""The price of tokens: the prices that users state, and behind them those of the library genai-prices."""
+"""Token prices: the user's own, and those of the library genai-prices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
 
 
 class PriceTier(Struct, frozen=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens of a call whose prompt has more than `above` tokens."""
+    """US dollars per million tokens for prompts above `above` tokens."""
 
     above: Annotated[int, Meta(ge=0)]
     prompt: _Dollars
@@ -40,7 +40,7 @@ class PriceTier(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens. Cached prompt tokens cost as much as others unless `cached` is set.
+    """US dollars per million tokens. Cached prompt tokens cost the same unless `cached` is set.
 
     The last of the `tiers` whose `above` the prompt exceeds replaces all three prices.
     """
@@ -62,13 +62,13 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Period(Protocol):
-    """When a price applies: from a day on, or at some hours of each day."""
+    """The period of a price: from a day on, or certain hours of each day."""
 
     def active(self, request_timestamp: datetime) -> bool: ...
 
 
 class _DatedPrices(Struct, frozen=True):
-    """The prices of a model. The last one counts that is in its period, and the first one if none is."""
+    """The prices of a model. The last one in its period counts, or the first one."""
 
     prices: tuple[tuple[_Period | None, Price], ...] = ()
 
@@ -90,11 +90,11 @@ _DATED = re.compile(r"[-@](20\d\d-?[01]\d-?[0-3]\d|latest)")
 
 
 class PriceTable:
-    """Prices by model. Its own prices come first, and those of genai-prices second, if it `has_known` ones.
+    """Prices by model. Own prices take precedence over those of genai-prices, which it uses if it `has_known` ones.
 
-    A price of its own counts for its name, with a path before it (`openai/gpt-4o`) and a date after it
-    (`gpt-4o-2024-08-06`). Known prices change with time: a call costs what it did `at` its moment. Without a moment,
-    the newest price counts, whatever the day: two runs give the same result.
+    An own price counts for its name, with a path before it (`openai/gpt-4o`) and a date after it (`gpt-4o-2024-08-06`).
+    Known prices change with time: a call costs the price `at` its moment. Without a moment, the newest price counts, so
+    equal runs have equal costs.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class PriceTable:
         return _extended(path) if path else _shipped()
 
     def override(self, models: dict[str, Price]) -> PriceTable:
-        """Return this table with other or further prices."""
+        """Return this table with additional or other prices."""
         return PriceTable(
             self.models | models, as_of=self.as_of, free_providers=self.free_providers, has_known=self.has_known
         )
@@ -162,11 +162,11 @@ class PriceTable:
             InputError: no price is known.
         """
         if provider not in self.free_providers and self.find(model, provider=provider) is None:
-            reason = f"no price is known for model {model!r}, so that no budget in US dollars can stop its calls"
+            reason = f"no price is known for model {model!r}, so a budget in US dollars cannot stop its calls"
             raise InputError(reason, source=f"provider {provider}", hint=_hint(model))
 
     def find(self, model: str, *, provider: str = "", at: datetime | None = None) -> Price | None:
-        """Return the price of `model`, of `provider` if that is one that genai-prices knows; None without one."""
+        """Return the price of `model` at `provider`, if genai-prices knows it, or None."""
         key = provider, model
         if key not in self._found:
             self._found[key] = self._look_up(model, provider)
@@ -204,11 +204,11 @@ def _extended(path: str) -> PriceTable:
 
 _PROVIDER_IDS = {"openai_responses": "openai"}
 _ROUTER = "openrouter"
-"""A provider whose models have the name of their vendor before a slash, as those of many compatible servers do."""
+"""A provider whose models have their vendor's name and a slash in front, as on many compatible servers."""
 
 
 def _known_prices(model: str, provider: str) -> _DatedPrices:
-    """Return what genai-prices knows of a model. It is asked for the table that it comes with, and loads no other."""
+    """Return the prices that genai-prices ships for a model. It downloads nothing."""
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - takes longer than a whole replay
 
     for provider_id, name in _references(model, provider):
@@ -241,7 +241,7 @@ def _dated_prices(model: ModelInfo) -> Iterator[tuple[_Period | None, Price]]:
 
 
 def _price_of(known: ModelPrice) -> Price | None:
-    """Return the price of a model's tokens; None if it is paid by something else, like the minutes of a recording."""
+    """Return the price of a model's tokens, or None if other units are billed, such as minutes of audio."""
     if known.input_mtok is None:
         return None
     starts = {
@@ -262,7 +262,7 @@ def _tiers(rate: Decimal | TieredPrices | None) -> list[Tier]:
 
 
 def _rate(rate: Decimal | TieredPrices | None, tokens: int) -> float:
-    """Return the price of a prompt of so many tokens."""
+    """Return the price for a prompt of that many tokens."""
     if rate is None or isinstance(rate, Decimal):
         return float(rate or 0)
     return float(next((tier.price for tier in reversed(rate.tiers) if tokens > tier.start), rate.base))

@@ -66,7 +66,7 @@ class CallOptions(TypedDict, total=False):
     """The options of a call.
 
     Attributes:
-        temperature, max_tokens: None leaves them to the provider.
+        temperature, max_tokens: None means the provider's default.
         tools: function tools in the OpenAI chat format.
         tool_choice: `auto`, `none`, `required`, or an object that names one function, as in the OpenAI format.
         extra: further parameters of the provider's own protocol, sent unchanged.
@@ -108,9 +108,9 @@ class Provider(ABC):
         """
 
     def check_price(self, request: Request) -> None:
-        """Check that the cost of `request` will be known, as a budget in US dollars requires before a call.
+        """Check that the cost of `request` will be known, as a budget in US dollars requires.
 
-        By default this does nothing: replays have recorded costs, and other providers report their own.
+        The default does nothing: replays have recorded costs, and other providers report their own.
 
         Raises:
             InputError: no price is known for the model.
@@ -170,9 +170,9 @@ class Provider(ABC):
 
 
 class WrappedProvider(Provider):
-    """Passes requests on to `provider`, under its name; a subclass changes what happens to them on the way.
+    """Passes requests on to `provider`, under its name. A subclass changes them on the way.
 
-    The wrapped provider stays open when this one is closed, unless a subclass closes it.
+    Closing it leaves the wrapped provider open, unless a subclass closes it.
     """
 
     def __init__(self, provider: Provider) -> None:

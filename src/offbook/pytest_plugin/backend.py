@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import msgspec
@@ -17,6 +16,7 @@ from offbook.clock import run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.events import CallRecorded, Event, ReplayMissed, ReplayServed
 from offbook.messages import Reply, Request
+from offbook.private_folder import PrivateFolder
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.http_doubles import HttpDoubles, marker_advice
 from offbook.pytest_plugin.markers import RecordingPlan
@@ -39,12 +39,12 @@ AnsweredCall: TypeAlias = ReplayServed | CallRecorded
 
 
 class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a test used its recording: the calls that were served from it, recorded live, and missing in it.
+    """A test's use of its recording: the calls that were served, recorded live, and missing.
 
-    `failed` is how many of those recorded got no good answer. `dropped` calls were recorded by a test that failed, and
-    not saved. `unused` names the unused entries, and `not_taken` the tools of a program that `exec` recorded, which the
-    test does not wrap. `left_out` is how many cases of which fault the budget of an explored test left out, `approved`
-    how many golden trajectories were written.
+    `failed` counts the recorded calls without a good answer. `dropped` calls were recorded by a failed test, and not
+    saved. `unused` names the unused entries, and `not_taken` the tools of a program that `exec` recorded and the test
+    does not wrap. `left_out` counts the cases that an explored test's budget left out, by fault; `approved` counts the
+    golden trajectories written.
     """
 
     recording: str = ""
@@ -79,7 +79,7 @@ class AnsweredCallLog:
 
     @property
     def served(self) -> int:
-        """How many calls the recording answered."""
+        """The number of calls that the recording answered."""
         return sum(isinstance(call, ReplayServed) and call.matched_by != "default" for call in self.calls)
 
 
@@ -120,7 +120,7 @@ class RecordingBackend(Served):
 
     @abstractmethod
     def close(self, *, passed: bool) -> RecordingUsage:
-        """Close everything and return the usage. What was recorded is saved if the test has passed."""
+        """Close everything and return the usage. The new recording is saved if the test passed."""
 
 
 class OnDemandProvider(Provider):
@@ -149,10 +149,10 @@ class OnDemandProvider(Provider):
 
 
 class PendingRecording(Transaction):
-    """A temporary recording at `location`, which is committed to the real one when the test has passed.
+    """A temporary recording at `location`, which is committed to the real one if the test passes.
 
-    With the mode `new` it starts with the entries of the real recording, with other modes empty. `found` is what a run
-    of tests is to replace.
+    In the mode `new` it starts with the entries of the real recording, in other modes empty. `found` is the contents to
+    be replaced.
 
     Raises:
         InputError: the real recording cannot be read.
@@ -163,7 +163,7 @@ class PendingRecording(Transaction):
         start = store.load() if store.exists() else Document()
         if record != "new":
             start.entries, start.tools = {}, {}
-        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._folder = PrivateFolder()
         self.location = str(Path(self._folder.name) / "recording.json")
         super().__init__(store, open_store(self.location), start=start, mode=record, found=found)
 
@@ -240,12 +240,12 @@ class LiveBackend(RecordingBackend):
 
     @property
     def log(self) -> Log:
-        """Empty: nothing counts as unused while recording."""
+        """An empty log: nothing counts as unused while recording."""
         return Log()
 
 
 def record_again_hint(node_id: str) -> str:
-    """Return the hint for a test whose requests have changed."""
+    """Return the hint for a test with changed requests."""
     return f"record the test again, or undo the change: pytest {shlex.quote(node_id)} --offbook-record=fresh"
 
 
@@ -296,10 +296,12 @@ class ReplayBackend(RecordingBackend):
     @property
     def http_without_recording(self) -> HttpDoubles:
         if self._http is None:
+            lenient, sink = self.plan.lenient_requests, self.answered
             if open_store(self.plan.location).exists():
-                self._http = HttpDoubles(self.plan.location, strict=self.plan.strict, sink=self.answered)
+                strict, location = self.plan.strict, self.plan.location
+                self._http = HttpDoubles(location, strict=strict, lenient_requests=lenient, sink=sink)
             else:
-                self._http = HttpDoubles(responses={}, strict=True, sink=self.answered)
+                self._http = HttpDoubles(responses={}, strict=True, lenient_requests=lenient, sink=sink)
         return self._http
 
     def tool_misses(self) -> list[RecordingMismatchError]:
@@ -307,14 +309,14 @@ class ReplayBackend(RecordingBackend):
 
     @property
     def log(self) -> Log:
-        """What the recording has served, to whichever client. What the test does not touch is unused, too."""
+        """The log of the recording for all clients. Parts that the test does not touch are unused."""
         logs = [] if self._provider is None else [self._provider.log]
         logs += [] if self._toolbox is None else [self._toolbox.log.placed(of_tools=True)]
         logs += [] if self._http is None else [self._http.log]
         return Log.of([Log(self._untouched()), *logs])
 
     def _untouched(self) -> list[LoggedCursor]:
-        """The whole recording, of which this serves nothing."""
+        """The whole recording as unused."""
         if (reader := self._whole) is None:
             return []
         return [
@@ -329,7 +331,7 @@ class ReplayBackend(RecordingBackend):
 
     @property
     def _is_of_program(self) -> bool:
-        """Whether the function tools of the recording are those of a program, and the test wraps none."""
+        """Whether the recording's function tools are a program's, and the test wraps none."""
         return self._toolbox is None and self._whole is not None and PROGRAM_TOOLS in self._whole.meta
 
     def _not_taken(self) -> tuple[str, ...]:

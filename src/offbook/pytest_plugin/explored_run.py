@@ -1,4 +1,4 @@
-"""One run of the function of an explored test: in a forked process, with what pytest shows of it."""
+"""One run of an explored test's function in a forked process, with its report in pytest."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from offbook.subjects.forked_run import IsolatedSubject
 
 ASSERTION_ERRORS = (AssertionError, pytest.fail.Exception)
 CONTROL_ERRORS = (pytest.skip.Exception, pytest.xfail.Exception, pytest.exit.Exception)
-"""What a test raises to tell pytest something."""
+"""Errors that a test raises to control pytest."""
 
 
 _PLACE = re.compile(r'File ".+", line \d+')
 
 
 class TestEnding(Struct, frozen=True, kw_only=True):
-    """How the function of a test ended, as texts, so that a forked run can send them.
+    """The ending of a test's function as text, to be sent by a forked run.
 
-    `problem` is its error on one line, `failure` what pytest shows of it if the run was clean, `missed` what to show
-    instead if a call that is not recorded has ended it, `control` the class of an error that tells pytest something,
-    with its `reason`. `log`, `out` and `err` are what it has logged and printed, if pytest captures that in memory.
+    `problem` is its error on one line, and `failure` pytest's report of a clean run's error. `missed` is the report of
+    an unrecorded call that ended it, `control` the class of an error that controls pytest, with its `reason`. `log`,
+    `out` and `err` are its logs and prints, if pytest captures them in memory.
     """
 
     __test__: ClassVar[bool] = False
@@ -61,12 +61,12 @@ class TestEnding(Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """The line at which it ended with an error, as the traceback has it; empty if it did not."""
+        """The line of the traceback at which it ended with an error, or ""."""
         return next(iter(_PLACE.findall(self.traceback)[-1:]), "")
 
 
 class ObservedRun(Struct, frozen=True):
-    """A run of the test, how its function ended, and its error, if the run was made in this process."""
+    """A run of the test, the ending of its function, and its error if it ran in this process."""
 
     run: Run
     ending: TestEnding
@@ -74,20 +74,19 @@ class ObservedRun(Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        """Why the clean run has failed; empty if it has not."""
+        """The reason why the clean run failed, or ""."""
         failure = self.run.error
         text = self.ending.problem or (f"{failure.type}: {failure.message}" if failure else "")
         return text or self.run.hung or self.run.diverged
 
 
 class TestSubject(IsolatedSubject):
-    """An explored test as a subject, with its recording and, once it was made, its clean run.
+    """An explored test as a subject, with its recording and, once made, its clean run.
 
-    A budget of time begins when it is created, with the first item of the test. `causes` are those for which items have
-    failed, each with the first such item.
+    A budget of time begins with the test's first item. `causes` are those of failed items, each with its first item.
 
-    The call of its function is what runs in a forked process. Its fixtures are set up before that, for each item, so
-    that every run of an item starts from what they have made.
+    The function runs in a forked process. Its fixtures are set up before, for each item, so every run of an item starts
+    from the same state.
     """
 
     __test__ = False
@@ -118,7 +117,7 @@ class TestSubject(IsolatedSubject):
         return self._marker.isolated and not is_debugged
 
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
-        """Run the function. An assertion that does not hold is broken."""
+        """Run the function, and turn a failed assertion into a broken invariant."""
         assert self._item is not None
         marker = self._marker
         monitor = RunMonitor(self._harnesses, plan, continuation, declared=marker.declared, deadlines=marker.deadlines)
@@ -157,8 +156,8 @@ def _notes(
 ) -> dict[str, str]:
     """Return the ending of a function in a forked process.
 
-    What pytest shows of an error is made for clean runs alone, of which it is shown: pytest parses the source of every
-    frame for it, which takes longer than most runs.
+    Only clean runs get pytest's report of an error: pytest parses the source of every frame for it, which takes longer
+    than most runs.
     """
     out, err = [text.removeprefix(earlier) for text, earlier in zip(_captured_output(), before, strict=True)]
     notes = {"out": out, "err": err, "log": _captured_log()}
@@ -171,7 +170,7 @@ def _notes(
 
 
 def _captured_output() -> tuple[str, str]:
-    """Return what was printed, if it is captured in memory. What is captured in files is the parent's too."""
+    """Return the prints captured in memory. Those captured in files are the parent's as well."""
     out, err = (getattr(stream, "getvalue", str)() for stream in (sys.stdout, sys.stderr))
     return str(out), str(err)
 
@@ -182,7 +181,7 @@ def _captured_log() -> str:
 
 
 def _save_coverage(item: pytest.Function) -> None:
-    """Save which lines a forked run has covered, where that has a file of its own beside that of the parent."""
+    """Save the coverage of a forked run, if its data is in a separate file next to the parent's."""
     coverage = sys.modules.get("coverage")
     current = None if coverage is None else coverage.Coverage.current()
     if current is not None and (item.config.pluginmanager.hasplugin("_cov") or current.get_option("run:parallel")):
@@ -191,7 +190,7 @@ def _save_coverage(item: pytest.Function) -> None:
 
 
 def _show_output(item: pytest.Function, ending: TestEnding) -> None:
-    """Add what a forked run has printed and logged in memory to the report of the item."""
+    """Add a forked run's prints and logs to the report of the item."""
     for name, text in (("stdout", ending.out), ("stderr", ending.err), ("log", ending.log.strip())):
         item.add_report_section("call", name, text)
 

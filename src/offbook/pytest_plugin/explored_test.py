@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from offbook.clock import refuse_in_loop
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase, cases_of, require_case
+from offbook.explore.causes import cause_of
 from offbook.explore.explorer import CaseResult, next_continuation, with_noise
 from offbook.explore.harness import Harness
 from offbook.explore.monitor import RunMonitor
@@ -32,7 +33,6 @@ from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of, reco
 from offbook.pytest_plugin.options import OFFBOOK
 from offbook.pytest_plugin.summary import SAME_CAUSE, USAGE
 from offbook.recording.stores.locate import open_store
-from offbook.report.exploration.report_input import cause_of
 from offbook.session.log import Log, Served
 from offbook.subjects.regression import load_regression, reproduce
 from offbook.text import closest_name, did_you_mean
@@ -52,9 +52,9 @@ CLEAN = "clean"
 
 
 class ExploredCase(Struct, frozen=True):
-    """A case of a test on its recording. Without `case` it is the clean run, and knows what the budget left out.
+    """A case of a test on its recording. Without `case` it is the clean run, with the cases that the budget left out.
 
-    `numbered` is the same case with the numbers of calls in place of their steps, which HTTP clients do not have.
+    `numbered` is the same case with call numbers instead of steps, for HTTP clients.
     """
 
     marker: ExploreMarker
@@ -65,7 +65,7 @@ class ExploredCase(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The case in the name of its item, like `2 agent: timeout`. It is the same in every process."""
+        """The case in the name of its item, like `2 agent: timeout`, equal in every process."""
         if self.case is None:
             return CLEAN
         return ": ".join((self.case.cells[0].row, self.case.cells[0].column))
@@ -80,8 +80,8 @@ class UnreadableCases(Struct, frozen=True):
 def parametrize_cases(metafunc: pytest.Metafunc) -> None:
     """Generate an item for each case of a test, the clean run first.
 
-    It is the only one if there is no recording yet, and while recording. If an argument of the marker is wrong, or the
-    recording cannot be read, there is one item, which fails with the error.
+    Without a recording, and while recording, there is only the clean run. An invalid marker or an unreadable recording
+    gives one item, which fails with the error.
     """
     cases: Sequence[ExploredCase | UnreadableCases | None]
     try:
@@ -155,7 +155,7 @@ class ExploredFixture(PackageNames, Served):
         """The harness of the current run.
 
         Raises:
-            InputError: the test does not run yet, as while fixtures are set up.
+            InputError: the test is not running yet, as while fixtures are set up.
         """
         if self._harness is None:
             hint = "let fixtures keep offbook.provider, HTTP clients or offbook.tools(…), and call them in the test"
@@ -188,12 +188,12 @@ class ExploredFixture(PackageNames, Served):
         return interception
 
     def close(self) -> None:
-        """Undo what `intercept` has done."""
+        """Undo the effects of `intercept`."""
         for interception in self._interceptions:
             interception.close()
 
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
-        """Wrap tools so that they are replayed, if the recording has calls of tools, and fail where the case says.
+        """Wrap tools to be replayed, if the recording has tool calls, and to fail where the case says.
 
         Raises:
             InputError: one of them is not a tool.
@@ -213,7 +213,7 @@ class ExploredFixture(PackageNames, Served):
         return self._monitor.run(work)
 
     def assert_golden(self, calls: Iterable[object], *, name: str = "") -> None:
-        """Assert that the tool calls are as approved. Nothing is approved in an explored test.
+        """Assert that the tool calls are as approved. An explored test approves nothing.
 
         Raises:
             AssertionError: they are not.
@@ -230,11 +230,11 @@ class ExploredFixture(PackageNames, Served):
         return [] if self._harness is None else list(self._harness.calls)
 
     def live(self, provider: object) -> None:
-        """Do nothing: an explored test never asks a live provider."""
+        """Do nothing: an explored test never calls a live provider."""
 
     @property
     def log(self) -> Log:
-        """Nothing: a run with a fault may leave entries unused."""
+        """An empty log: a run with a fault may leave entries unused."""
         return Log()
 
     def faults(self, *faults: object) -> Never:
@@ -276,7 +276,7 @@ class _CurrentHttp(InProcessClients):
         return self._offbook.harness.stand_in.accept(request)
 
     def close(self) -> None:
-        """Do nothing: other clients may go on."""
+        """Do nothing: other clients may continue."""
 
 
 def finding_text(assessment: Assessment, case: str, again: str) -> str:
@@ -332,7 +332,7 @@ class ExploredTest:
             self._item.warn(pytest.PytestWarning(f"{self._item.nodeid}: {text}"))
 
     def _case_after(self, clean: Run) -> FaultCase:
-        """Return the case, at calls that have no steps if those of the clean run have none."""
+        """Return the case, without steps if the clean run's calls have none."""
         case, numbered = self._explored.case, self._explored.numbered
         assert case is not None
         assert numbered is not None
@@ -373,7 +373,7 @@ class ExploredTest:
         pytest.fail(f"the run fails without any fault: {observed.problem}", pytrace=False)
 
     def _check_names(self, clean: Run) -> None:
-        """Fail for a misspelt name. A marker of a class may name what only another of its tests calls."""
+        """Fail for a misspelt name. A class marker may name what only other tests of the class call."""
         __tracebackhide__ = True
         marker = self._explored.marker
         tools = {each.tool for each in clean.tools} | {each.tool for each in clean.effects}
@@ -400,9 +400,9 @@ class ExploredTest:
         pytest.fail(text, pytrace=False)
 
     def _expect_known(self, cause: tuple[str, str], subject: TestSubject) -> None:
-        """Expect the failure of an item if another one has failed for this cause, unless pytest ignores such.
+        """Expect the failure of an item if another item failed for this cause, unless pytest ignores expected failures.
 
-        So each cause fails one item: the first.
+        So each cause fails only its first item.
         """
         __tracebackhide__ = True
         first = subject.causes.setdefault(cause, self._item.nodeid)
@@ -414,7 +414,7 @@ class ExploredTest:
 
 
 def explored_case_of(item: pytest.Item) -> ExploredCase | None:
-    """Return the case of an item; None if its test is not explored."""
+    """Return the case of an item, or None for a test that is not explored."""
     callspec = getattr(item, "callspec", None)
     case = None if callspec is None else callspec.params.get(OFFBOOK)
     return case if isinstance(case, ExploredCase) else None

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 
 class RuntimeFaultInjector(WrappedProvider):
-    """Passes requests on to `provider` with faults that may change during the run. Calls are numbered throughout.
+    """Passes requests on to `provider` with faults that may change during the run. Call numbers continue.
 
-    The provider stays open when this is closed. `fault_log` has the faults that fired. An unrecorded request raises an
-    error with `hint`, and is one of `misses`.
+    Closing it leaves the provider open. `fault_log` has the fired faults. An unrecorded request raises an error with
+    `hint`, and is one of `misses`.
     """
 
     def __init__(
@@ -82,16 +82,16 @@ NOTHING_EXPLORED = (
     "remove mark.explore"
 )
 NOTHING_USED = (
-    "the test takes the fixture offbook and does not use it, so that nothing is replayed\n"
+    "the test takes the fixture offbook and does not use it, so nothing is replayed\n"
     "  hint: use offbook.provider, offbook.http_client(), offbook.tools(…) or offbook.intercept(); or mark the test "
     "instead: @pytest.mark.offbook"
 )
 UNEXPLORED = frozenset(("serving", "mcp"))
-"""What the fixture of an explored test does not have."""
+"""Features that the fixture of an explored test lacks."""
 
 
 def refuse_unexplored(name: str) -> Never:
-    """Refuse what an explored test cannot use, also while it is recorded."""
+    """Refuse features that an explored test cannot use, also while recording."""
     __tracebackhide__ = True
     hint = "explore it as a program: offbook explore --replay PATH -- COMMAND"
     what = "MCP servers" if name == "mcp" else "servers for other programs"
@@ -136,7 +136,7 @@ class Offbook(PackageNames, Served):
 
     @property
     def recording(self) -> str:
-        """Where the recording of the test is."""
+        """The location of the test's recording."""
         self._is_used = True
         return self._plan.location
 
@@ -189,10 +189,10 @@ class Offbook(PackageNames, Served):
         return self._http("sync_http_client").stand_in.sync_http_client(transport)
 
     def intercept(self, *hosts: str) -> InProcessInterception:
-        """Answer all requests of httpx, httpx2, requests and aiohttp in this process to the APIs of vendors.
+        """Answer all requests of httpx, httpx2, requests and aiohttp in this process to vendors' APIs.
 
-        Clients need not be told, wherever they are made. `hosts` are further ones, or patterns like `*.example.org`.
-        It lasts until the end of the test, or of a block: `with offbook.intercept(): …`. Raises like `provider`.
+        Clients may be created anywhere. `hosts` are further hosts, or patterns like `*.example.org`. It lasts until the
+        end of the test, or of a block: `with offbook.intercept(): …`. Raises like `provider`.
         """
         __tracebackhide__ = True
         return self._http("intercept").intercept(hosts)
@@ -209,8 +209,8 @@ class Offbook(PackageNames, Served):
     ) -> AbstractContextManager[WireServer]:
         """Serve the APIs at an address: `with offbook.serving() as server: …`; see `offbook.serving`.
 
-        `upstreams` and `upstream_keys` are used when recording. The address of an API that is not named is that of its
-        SDK, which environment variables like OPENAI_BASE_URL may set. Raises like `provider`.
+        `upstreams` and `upstream_keys` are for recording. Other APIs have their SDKs' addresses, which environment
+        variables like OPENAI_BASE_URL may set. Raises like `provider`.
         """
         __tracebackhide__ = True
         return self._http("serving").serving(upstreams=upstreams, upstream_keys=upstream_keys)
@@ -227,17 +227,17 @@ class Offbook(PackageNames, Served):
     ) -> AbstractContextManager[ServedMcp]:
         """Stand in for an MCP server: `with offbook.mcp("github", command=["npx", …]) as github: …`.
 
-        `github.config` is its entry for the `mcpServers` of a client, `github.url` its URL over HTTP, and `github.path`
-        a config file with all servers that are open.
+        `github.config` is its entry for a client's `mcpServers`, `github.url` its URL over HTTP, and `github.path` a
+        config file with all open servers.
 
         Args:
             name: the name of the server, before that of its tools: `github.create_issue`.
-            command, env: how to start the real server when recording, with variables beside those of the client.
+            command, env: starts the real server when recording, with variables in addition to the client's.
             url, headers: the real server over HTTP, instead.
-            tools: functions, tools or `Mocks` that answer instead of a server, always and without a recording.
+            tools: functions, tools or `Mocks` that answer instead of a server, without a recording.
 
         Raises:
-            InputError: what is given is not a server, there is none to record, or there is no recording to replay.
+            InputError: the arguments are not a server, there is none to record, or there is no recording to replay.
         """
         __tracebackhide__ = True
         given = {"command": command, "env": env, "url": url, "headers": headers, "tools": tools}
@@ -258,12 +258,12 @@ class Offbook(PackageNames, Served):
     def live(self, provider: Provider | Callable[[], Provider]) -> None:
         """Set the provider to record from, or a function that returns one.
 
-        The function is called on the first live request only, so that a replay needs no key.
+        The function is called on the first live request only: a replay needs no key.
         """
         self._live_source = provider
 
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
-        """Wrap tools so that they are recorded or replayed: `tools(search, book)`, or `tools([search, book])`.
+        """Wrap tools to be recorded or replayed: `tools(search, book)`, or `tools([search, book])`.
 
         They fail where `faults` have a fault for them.
 
@@ -323,12 +323,12 @@ class Offbook(PackageNames, Served):
 
     @property
     def log(self) -> Log:
-        """What the recording has served so far, and the faults that fired. Nothing is unused while recording."""
+        """The log of the recording so far, and the fired faults. Nothing is unused while recording."""
         return Log.of([self._fault_outcome, Log(self._backend.log.cursors)])
 
     @property
     def _fault_outcome(self) -> Log:
-        """The faults alone: what is left of the recording is read only if somebody asks for it."""
+        """The faults alone. The unused rest of the recording is read only on demand."""
         over_http = self._backend.http_without_recording.log.faults if self._has_http else ()
         return Log(faults=[self._fault_log, *over_http], plan=self._faults)
 
@@ -339,9 +339,9 @@ class Offbook(PackageNames, Served):
             pytest.fail(message, pytrace=False)
 
     def describe_missed(self) -> str:
-        """Return the unrecorded calls since this was last called, and how to record the test again; empty if none.
+        """Return the unrecorded calls since the last call, and how to record the test again, or "".
 
-        The hint is left out if all of them follow a fault, because what follows a fault is not recorded.
+        The hint is omitted if all of them follow a fault, because nothing after a fault is recorded.
         """
         new = [(text, is_drift) for text, is_drift in self._misses() if text not in self._reported_misses]
         texts = [text for text, _ in new]
@@ -362,7 +362,7 @@ class Offbook(PackageNames, Served):
         return self._backend.http_without_recording.missing_key_advice() if is_live else ""
 
     def check_used(self) -> None:
-        """Fail a test that takes the fixture to replay, and does nothing with it."""
+        """Fail a test that takes the fixture to replay and never uses it."""
         __tracebackhide__ = True
         is_used = self._is_used or self._faults.faults or {"_backend", "_golden"} & vars(self).keys()
         if not (is_used or self.is_recording or self._plan.is_explored):
@@ -378,29 +378,28 @@ class Offbook(PackageNames, Served):
             pytest.fail("\n".join([*lines, hint]), pytrace=False)
 
     def check_unused(self) -> None:
-        """Fail the test if it used entries of its recording too seldom or too often and that is an error."""
+        """Fail the test if it used recorded entries too seldom or too often and that is an error."""
         __tracebackhide__ = True
         if self._plan.is_unused_error and not self.is_recording:
             fail_if_unused(self.unused(), self._plan.location)
             fail_if_overused(self.overused(), self._plan.location)
 
     def check_explored(self) -> None:
-        """Fail a test that is to be explored, but uses nothing that could fail."""
+        """Fail an explored test that uses nothing that could fail."""
         __tracebackhide__ = True
         if self._plan.is_explored and "_backend" not in vars(self):
             pytest.fail(NOTHING_EXPLORED, pytrace=False)
 
     def close(self, *, passed: bool) -> RecordingUsage:
-        """Close the recording, and save what was recorded, and approved, if the test has passed."""
+        """Close the recording, and save new recordings and approvals if the test passed."""
         usage = RecordingUsage(recording=self._plan.location)
         usage = self._backend.close(passed=passed) if "_backend" in vars(self) else usage
         has_golden = "_golden" in vars(self) and passed
         return replace(usage, approved=self._golden.approve()) if has_golden else usage
 
     def _misses(self) -> list[tuple[str, bool]]:
-        """Return the texts of all unrecorded calls, and whether each is no consequence of a fault.
-
-        They are those of the provider, of tools, and over HTTP, with their places.
+        """Return the texts of all unrecorded calls of the provider, of tools and over HTTP, and whether each is no
+        consequence of a fault.
         """
         if "_backend" not in vars(self):
             return []

@@ -1,4 +1,4 @@
-"""The golden trajectories of tests: compared with the tool calls that a test gives, and approved by an option."""
+"""The golden trajectories of tests: compared with a test's tool calls, and approved by an option."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ APPROVE_OPTION = "--offbook-approve"
 
 
 class ComparedRun(Struct, frozen=True):
-    """The tool calls of a test beside its golden file. `problem` says how they differ; empty if they do not."""
+    """The tool calls of a test and their golden file. `problem` is the difference, or ""."""
 
     path: Path
     turns: list[Turn]
@@ -38,7 +38,7 @@ class ComparedRun(Struct, frozen=True):
 
 
 class GoldenTrajectories:
-    """Those of one test, in files beside its `recording`."""
+    """The golden trajectories of one test, in files next to its `recording`."""
 
     def __init__(self, recording: str, node_id: str) -> None:
         self._recording, self._node_id = recording, node_id
@@ -52,11 +52,11 @@ class GoldenTrajectories:
         name: str,
         approves: bool = False,
     ) -> None:
-        """Compare `calls`, or else what was `recorded`, with the file of that name; note a difference to be approved.
+        """Compare `calls`, or else the `recorded` ones, with the file of that name. Note a difference for approval.
 
         Raises:
             AssertionError: they differ.
-            InputError: there are no calls, one of them is none, or the file cannot be read.
+            InputError: there are no calls, one of them is invalid, or the file cannot be read.
         """
         __tracebackhide__ = True
         if calls is None and recorded is None:
@@ -70,7 +70,7 @@ class GoldenTrajectories:
             self._to_approve.append(run)
 
     def approve(self) -> int:
-        """Add what differed to the files, and return how many variants were added.
+        """Add the differing trajectories to the files, and return the number of added variants.
 
         Raises:
             InputError: a file cannot be written.

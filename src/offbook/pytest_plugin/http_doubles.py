@@ -72,7 +72,7 @@ class HttpDoubles:
         return interception
 
     def intercept_all(self) -> None:
-        """Intercept for a test that does not say that it uses the recording."""
+        """Intercept for a test that does not declare that it uses the recording."""
         self.intercept(())
         self._used_silently = self.stand_in
 
@@ -80,8 +80,9 @@ class HttpDoubles:
     def serving(
         self, *, upstreams: Mapping[str, str] | None, upstream_keys: Mapping[str, str] | None
     ) -> Iterator[WireServer]:
-        """Answer programs at an address, for a block. `upstreams` and `upstream_keys` are used when recording; the
-        environment has the addresses of other APIs."""
+        """Answer programs at an address, for a block. `upstreams` and `upstream_keys` are for recording; the
+        environment has the addresses of other APIs.
+        """
         from offbook.wire.server.wire_server import WireServer  # noqa: PLC0415 - few tests need a server
 
         options = WireOptions(recording=self._recording, **self._options)
@@ -114,7 +115,12 @@ class HttpDoubles:
         record, recorder = self._options.get("record"), None
         if record is not None:
             recorder = McpRecorder(record, mode=self._options.get("record_mode", "append"))
-        options = WireOptions(recording=self._recording, strict=True, faults=self._tool_faults)
+        options = WireOptions(
+            recording=self._recording,
+            strict=True,
+            lenient_requests=self._options.get("lenient_requests", False),
+            faults=self._tool_faults,
+        )
         options = options if self._recording is not None else replace(options, responses={})
         with marker_advice():
             server = McpWireServer(options, McpConfig.of(()), recorder=recorder)
@@ -132,13 +138,13 @@ class HttpDoubles:
         return [turn for opened in self._opened for session in opened.sessions for turn in session.tool_turns]
 
     def served_by_mcp(self) -> tuple[int, int]:
-        """Return how many calls of MCP clients the recording answered, and how many it has no answer for."""
+        """Return the numbers of MCP calls that the recording answered, and that it could not answer."""
         outcomes = self._mcp_server.totals().outcomes if "_mcp_server" in vars(self) else {}
         return outcomes.get("served", 0), outcomes.get("missed", 0)
 
     @property
     def is_opened(self) -> bool:
-        """Whether something says that it uses the recording. Functions in the place of an MCP server do not."""
+        """Whether something declares its use of the recording. Functions in place of an MCP server do not."""
         others = (vars(self).get("_mcp_server"), self._used_silently)
         return self._has_recorded_mcp or any(opened not in others for opened in self._opened)
 
@@ -155,19 +161,19 @@ class HttpDoubles:
 
     @property
     def forgotten_misses(self) -> int:
-        """How many such calls were made in sessions that were deleted."""
+        """The number of such calls in deleted sessions."""
         return sum(opened.totals().outcomes["missed"] for opened in self._opened) - len(self.misses)
 
     @property
     def log(self) -> Log:
-        """What all sessions were served, and the faults that fired in them, also in those that were deleted."""
+        """The log of all sessions, including deleted ones, and the fired faults."""
         logs = [session.log for opened in self._opened for session in opened.sessions]
         if "_mcp_server" in vars(self):
             logs += [self._mcp_server.hub.log_of(session) for session in self._mcp_server.sessions]
         return Log(Log.of(logs).cursors, faults=[opened.totals().faults for opened in self._opened])
 
     def follow(self, plan: FaultPlan) -> None:
-        """Follow this plan from now on. Faults of tools fire where the tools are called: here those of MCP servers."""
+        """Follow this plan from now on. Tool faults fire where tools are called, here at MCP servers."""
         model_faults = FaultPlan([line for line in plan if line.at.tool is None], chaos=plan.chaos)
         self._options["faults"] = model_faults
         self._tool_faults = FaultPlan([line for line in plan if line.at.tool is not None])
@@ -176,7 +182,7 @@ class HttpDoubles:
             opened.follow(self._tool_faults if opened is mcp_server else model_faults)
 
     def close(self) -> None:
-        """Stop the servers that still run, intercept nothing more, and close the recording."""
+        """Stop the running servers, end interception, and close the recording."""
         for interception in self._interceptions:
             interception.close()
         if "stand_in" in vars(self):
@@ -186,7 +192,7 @@ class HttpDoubles:
 
 
 def mock_of(name: str, tools: GivenMcpTools) -> Callable[[], McpSource]:
-    """Return what makes an MCP server of functions, tools and mocks.
+    """Return the function that makes an MCP server of functions, tools and mocks.
 
     Raises:
         InputError: one cannot be a tool.
@@ -198,7 +204,7 @@ def mock_of(name: str, tools: GivenMcpTools) -> Callable[[], McpSource]:
 
 
 def server_config(name: str, given: Mapping[str, Any], *, is_recording: bool) -> ServerConfig:
-    """Return an MCP server from the arguments of `offbook.mcp`. A replay needs none of them.
+    """Return an MCP server from the arguments of `offbook.mcp`. A replay needs none.
 
     Raises:
         InputError: they are not a server, or there is none to record.

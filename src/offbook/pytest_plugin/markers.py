@@ -36,16 +36,17 @@ class OffbookMarker(Struct, frozen=True, kw_only=True):
 
     recording: str | None = None
     strict: bool = True
+    lenient_requests: bool = False
     record: RecordOption | None = None
     provider: str | None = None
     unused: Literal["report", "error"] = "report"
 
 
 class ExploreMarker(AgentSettings, frozen=True, kw_only=True):
-    """The arguments of the markers `explore` of a test. `recording` is relative to the folder of the test.
+    """The arguments of a test's `explore` markers. `recording` is relative to the folder of the test.
 
-    `gave_up` may also be a function of what the test returned, `state` is a function that returns the state that a run
-    has left. What they leave out and `[explore]` of the config says of the agent holds, and so does `[tools.NAME]`.
+    `gave_up` may also be a function of the test's result; `state` is a function that returns the state after a run.
+    Omitted arguments come from `[explore]` and `[tools.NAME]` of the config.
     """
 
     on_divergence: Literal["explore", "stop", "default"] = "explore"
@@ -62,7 +63,7 @@ MARKER_ARGUMENTS = [name for name in ExploreMarker.__struct_fields__ if name != 
 
 
 def offbook_marker_of(item: pytest.Item) -> OffbookMarker:
-    """Return the arguments of the markers of a test, its class and its module; the nearest one takes precedence.
+    """Return the arguments of the markers of a test, its class and its module. The nearest takes precedence.
 
     Raises:
         InputError: an argument is wrong; names the test.
@@ -75,7 +76,7 @@ def offbook_marker_of(item: pytest.Item) -> OffbookMarker:
 
 
 def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
-    """Return the like for the markers `explore`, and for what the config adds to them; None if there is none.
+    """Return the arguments of the `explore` markers, with the config's additions, or None.
 
     Raises:
         InputError: an argument is wrong; names the test. Or the config is wrong; names the file.
@@ -101,7 +102,7 @@ def explore_marker_of(item: pytest.Item) -> ExploreMarker | None:
 
 
 def _project_of(item: pytest.Item) -> ProjectFile | None:
-    """Return the config of a test, whose keys are known; None if there is none. It is read once for each folder.
+    """Return the config of a test with known keys, or None. It is read once for each folder.
 
     Raises:
         InputError: the config is wrong; names the file and the line.
@@ -137,7 +138,7 @@ def _read_marker(item: pytest.Item, name: str, kind: type[M], defaults: Mapping[
 
 
 def _plain_value(argument: str, value: object) -> object:
-    """Return a value as it is validated: paths as str, classes of errors by name, a single item as a list."""
+    """Return a value prepared for validation: paths as str, error classes by name, a single item as a list."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     items = [value] if isinstance(value, str | type) else value
@@ -149,7 +150,7 @@ def _plain_value(argument: str, value: object) -> object:
 
 
 def _explain(error: msgspec.ValidationError, given: Mapping[str, object], kind: type[Struct]) -> tuple[str, str]:
-    """Return what is wrong, and a hint: the values that are allowed, where there is a list of them."""
+    """Return the problem and a hint with the allowed values, if they can be listed."""
     reason, _, place = str(error).partition(" - at `$.")
     argument = place.removesuffix("`").partition("[")[0]
     allowed = list(_literals(get_type_hints(kind)[argument]))
@@ -175,11 +176,11 @@ _FOUND = pytest.StashKey[dict[str, FoundExchanges | None]]()
 
 
 class RecordingPlan(Struct, frozen=True, kw_only=True):
-    """Where the recording of a test is, and how it is recorded; it is replayed if `record` is None.
+    """The location of a test's recording and its record mode; `record` is None for a replay.
 
-    `node_id` is the id of the test, which `is_explored` once it has a recording. `found` is what the recording held
-    before the first of all tests; None if nothing of that is to be replaced. `approves` if other tool calls than the
-    golden ones are approved. It `is_named` if the marker says where it is.
+    `node_id` is the id of the test, which `is_explored` once it has a recording. `found` is the recording's content
+    before the first test, or None if nothing is replaced. `approves` means that differing tool calls become golden
+    ones. It `is_named` if the marker names the location.
     """
 
     location: str
@@ -187,6 +188,7 @@ class RecordingPlan(Struct, frozen=True, kw_only=True):
     found: FoundExchanges | None = None
     record: RecordMode | None = None
     strict: bool = True
+    lenient_requests: bool = False
     provider: str | None = None
     is_unused_error: bool = False
     keeps_failed: bool = False
@@ -221,6 +223,7 @@ def recording_plan(item: pytest.Item, marker: OffbookMarker, recording: Path) ->
         found=_found_in(item.config, location) if record in ("all", "fresh") else None,
         record=record,
         strict=marker.strict,
+        lenient_requests=marker.lenient_requests,
         provider=marker.provider,
         is_unused_error=options.strict_unused or marker.unused == "error",
         keeps_failed=options.keep_failed,
@@ -230,21 +233,21 @@ def recording_plan(item: pytest.Item, marker: OffbookMarker, recording: Path) ->
 
 
 def _record_mode(mode: RecordOption, location: str) -> RecordMode | None:
-    """Return the mode to record with; None to replay, also for `once` if there was a recording before all tests."""
+    """Return the record mode, or None to replay, also for `once` if a recording existed before all tests."""
     if mode == "none" or (mode == "once" and open_store(location).exists()):
         return None
     return mode
 
 
 def _recording_name(item: pytest.Item, *, is_explored: bool) -> str:
-    """Return the name of a test with its classes. All cases of an explored test have the same."""
+    """Return the name of a test with its classes. All cases of an explored test share it."""
     classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     return ".".join([*classes, item.name.partition("[")[0] if is_explored else item.name])
 
 
 def _found_in(config: pytest.Config, location: str) -> FoundExchanges | None:
-    """Return what the recording held when this was first called for it: every test is planned before the first one
-    runs, also by the workers of pytest-xdist. None if it does not exist, or cannot be read, which its test reports.
+    """Return the recording's content at the first request for it: every test, also in pytest-xdist workers, is planned
+    before the first one runs. None for a missing or unreadable recording, which its test reports.
     """
     store, found = open_store(location), config.stash.setdefault(_FOUND, {})
     if store.identity not in found:

@@ -14,10 +14,11 @@ EXPLORE = "explore"
 
 RecordOption: TypeAlias = Literal["none", "once", "new", "all", "append", "fresh"]
 OFFBOOK_MARKER_HELP = (
-    "offbook(recording=None, strict=True, record=None, provider=None, unused='report'): how the fixture "
-    "`offbook` records and replays. recording= is a file, relative to the folder of the test; strict=False answers "
-    "unrecorded requests with a default; record= is a mode of --offbook-record; provider= names the vendor to record "
-    "from; unused='error' fails a test that leaves entries of its recording unused."
+    "offbook(recording=None, strict=True, lenient_requests=False, record=None, provider=None, unused='report'): how "
+    "the fixture `offbook` records and replays. recording= is a file, relative to the folder of the test; strict=False "
+    "answers unrecorded requests with a default, lenient_requests=True those that the API would refuse; record= is "
+    "a mode of --offbook-record; provider= names the vendor to record from; unused='error' fails a test that leaves "
+    "entries of its recording unused."
 )
 
 EXPLORE_MARKER_HELP = (
@@ -26,14 +27,14 @@ EXPLORE_MARKER_HELP = (
     "read_only=(), idempotent=(), undoes=(), state=None, lenient_requests=False): replay the test, "
     "which uses the fixture `offbook`, with each fault at each site of its recording, one item for each case. It fails "
     "if the verdict is a finding, or one of fail_on. declared= are the errors that it may end with, as classes or "
-    "names; gave_up= a pattern or a function that tells of what the test returned whether it gave up; "
+    "names; gave_up= a pattern or a function of the result that says whether it gave up; "
     "optional= are steps and tools that it may go on without; isolated=False runs it in the process of pytest; state= "
     "returns the state that a run has left, which is compared; lenient_requests=True answers what the API would refuse."
 )
 
 
 class PluginOptions(NamedTuple):
-    """The options of the command line. `record` is None if it is not given."""
+    """The command-line options. `record` is None by default."""
 
     record: RecordOption | None
     keep_failed: bool
@@ -56,11 +57,11 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--offbook-shard",
         metavar="K/N",
-        help="run one of N parts of the tests: 3/16. A test is in the part that a hash of its node id says, and every "
-        "item of an explored test is in a part of its own",
+        help="run one of N parts of the tests: 3/16. A hash of the node id selects the part, "
+        "separately for each item of an explored test",
     )
     flags = {
-        "keep-failed": "keep the recordings of failed tests, too",
+        "keep-failed": "also keep the recordings of failed tests",
         "strict-unused": "fail a test that leaves entries of its recording unused, or is served one too often",
         "approve": "approve the tool calls of tests that pass and differ: each becomes a variant of the golden ones",
         "report-unused": "list the recordings that no test used, if all tests of a folder ran",

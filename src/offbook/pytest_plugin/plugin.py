@@ -1,4 +1,4 @@
-"""The hooks that pytest calls. What they need is imported when a test needs it."""
+"""The hooks that pytest calls. Their imports happen when a test needs them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SHARD: pytest.StashKey[Shard] = pytest.StashKey()
 _MISSED = pytest.StashKey[str]()
 """The unrecorded calls of a test that failed."""
 _KEY_ADVICE = pytest.StashKey[str]()
-"""Which key is not set, of a test that failed while it was recorded."""
+"""The missing key of a test that failed while recording."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,7 +73,7 @@ def _use_rules_of_redaction(config: pytest.Config) -> None:
 
 
 def _read_shard(config: pytest.Config) -> None:
-    """Stash the shard to run, if there is one."""
+    """Stash the shard to run, if any."""
     text = options_of(config).shard
     if text is None:
         return
@@ -92,7 +92,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    """Name the keys that are missing to record again, before a test tries to."""
+    """Name the keys that recording again requires, before a test needs them."""
     from offbook.pytest_plugin.recordings import keys_to_set
 
     plans = [item.stash[PLAN] for item in items if PLAN in item.stash]
@@ -145,7 +145,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of other shards, and plan the recording of each test before anything runs."""
+    """Deselect the tests of other shards, and plan the recording of each test before anything runs."""
     if (shard := config.stash.get(_SHARD, None)) is not None:
         config.hook.pytest_deselected(items=[item for item in items if not shard.has(item.nodeid)])
         items[:] = [item for item in items if shard.has(item.nodeid)]
@@ -163,7 +163,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Let a shard without a test pass: the others have them all."""
+    """Let a shard without tests pass."""
     shard = session.config.stash.get(_SHARD, None)
     if shard is not None and shard.count > 1 and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
@@ -181,7 +181,7 @@ def _plan_recording(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test with a wrong marker, and no other."""
+    """Fail only the test with a wrong marker."""
     if _MARKER_ERROR in item.stash:
         pytest.fail(item.stash[_MARKER_ERROR], pytrace=False)
 
@@ -217,7 +217,7 @@ def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixtu
 
 @pytest.fixture(name=_INTERCEPTING)
 def _intercepting(offbook: Offbook) -> None:
-    """Answer all clients of a test that has the marker and does not take the fixture."""
+    """Answer all clients of a test with the marker but without the fixture."""
     offbook.intercept_all()
 
 
@@ -237,7 +237,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a test with an unrecorded call, a fault that never fired or, if that is an error, unused entries."""
+    """Fail a test with an unrecorded call, an unfired fault or, if that is an error, unused entries."""
     try:
         yield
     except pytest.skip.Exception:

@@ -1,4 +1,4 @@
-"""The recordings of tests: where they are, and which files and entries no test used."""
+"""The locations of tests' recordings, and the files and entries that no test used."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def default_recording(test_file: Path, name: str) -> Path:
-    """Return `recordings/<file>/<name>.json` beside the file, with the name made fit for a file."""
+    """Return `recordings/<file>/<name>.json` next to the file, with a valid file name."""
     return test_file.parent / FOLDER / test_file.stem / f"{file_name(name)}.json"
 
 
 def file_name(name: str) -> str:
-    """Return the name of a test in a form fit for a file: `test_greets[Ada]` becomes `test_greets-Ada`.
+    """Return a valid file name for a test: `test_greets[Ada]` becomes `test_greets-Ada`.
 
-    A name that loses other characters gets a digest, so that different tests have different files.
+    A name that loses other characters gets a digest, so different tests have different files.
     """
     plain = name.removesuffix("]").replace("[", "-", 1) if name.endswith("]") else name
     fit = _UNFIT.sub("-", plain).strip("-.")[:MAX_NAME_CHARS]
@@ -44,7 +44,7 @@ def file_name(name: str) -> str:
 
 
 def resolve_recording(recording: str, folder: Path) -> str:
-    """Return the recording of a marker; if it is a file, with its path relative to the folder of the test."""
+    """Return the recording of a marker. A file's path is relative to the folder of the test."""
     if recording.lower().startswith(("redis://", "rediss://")):
         return recording
     scheme, separator, path = recording.rpartition(":///")
@@ -55,9 +55,9 @@ _LIVE_MODES = ("all", "append", "fresh")
 
 
 def keys_to_set(plans: Iterable[RecordingPlan], environment: Mapping[str, str]) -> list[str]:
-    """Return the variables of keys that are not set, of vendors whose answers are to be recorded again.
+    """Return the unset key variables of the vendors whose answers are to be recorded again.
 
-    The vendors are those of the recordings that there are. Of one whose address the environment sets, no key is asked.
+    The vendors are those of the existing recordings. One whose address the environment sets needs no key.
     """
     locations = {plan.location for plan in plans if plan.record in _LIVE_MODES}
     if not locations:
@@ -79,7 +79,7 @@ NARROWING_OPTIONS = ("keyword", "markexpr", "deselect", "lf", "last_failed", "st
 
 
 def unused_recordings(config: pytest.Config, used: set[str]) -> list[Path]:
-    """Return the unused recordings below the folders that ran; none if only some of their tests ran."""
+    """Return the unused recordings below the folders that ran, or none if only some of their tests ran."""
     if any(config.getoption(name, None) for name in NARROWING_OPTIONS):
         return []
     folders = [folder for folder in map(Path, config.args) if folder.is_dir()]

@@ -63,9 +63,9 @@ def _conversation_lines(conversation: ConversationResult) -> Iterator[str]:
 
 
 class ScenarioItem(pytest.Item):
-    """A scenario with the agent of the nearest config: recorded live, or replayed in virtual time.
+    """A scenario with the nearest config's agent, recorded live, or replayed in virtual time.
 
-    Its recording is in the folder `recordings` beside its file, with the name that `offbook test --record` uses.
+    Its recording is in the folder `recordings` next to its file, with the name that `offbook test --record` uses.
     """
 
     def __init__(self, *, scenario: Scenario, **given: Any) -> None:
@@ -116,9 +116,9 @@ class ScenarioItem(pytest.Item):
 
 
 class ScenarioFile(pytest.File):
-    """A file like `sim_booking.py`, with an item for each scenario that it declares.
+    """A file like `sim_booking.py`, with an item for each declared scenario.
 
-    `project` is the nearest config. Scenarios can import modules beside either of them.
+    `project` is the nearest config. Scenarios can import modules next to either of them.
     """
 
     project: Config

@@ -1,4 +1,4 @@
-"""How tests used their recordings: in their reports, with calls that were not recorded, and in the summary of a run."""
+"""The use of recordings, with unrecorded calls, in tests' reports and in a run's summary."""
 
 from __future__ import annotations
 
@@ -29,9 +29,15 @@ PLAN: pytest.StashKey[RecordingPlan] = pytest.StashKey()
 PASSED = pytest.StashKey[bool]()
 USAGE: pytest.StashKey[RecordingUsage] = pytest.StashKey()
 SAME_CAUSE = "for the same cause as"
-"""How the reason of an item begins that fails as another one has: it is expected to."""
+"""The beginning of the reason of an item that fails as another one has."""
 REPORT_ATTRIBUTE = "offbook"
-"""The attribute of a report with the usage of the recording. Reports of workers keep it."""
+"""The report attribute for the usage of the recording. Reports of workers keep it."""
+
+
+def same_cause_as(report: pytest.TestReport) -> str:
+    """Return the item that has failed before for the same cause; empty if there is none."""
+    _, found, first = str(getattr(report, "wasxfail", "")).partition(f"{SAME_CAUSE} ")
+    return first if found else ""
 
 
 def has_passed(item: pytest.Item) -> bool:
@@ -53,18 +59,26 @@ COMPLETE_RUNS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
 class RecordingSummary:
-    """Sums up the usage on all reports, also on those of workers."""
+    """Sums up the usage on all reports, including those of workers."""
 
     def __init__(self) -> None:
         self._usages: list[dict[str, object]] = []
-        self._same_cause = 0
+        self._same_cause = Counter[str]()
         self._is_interrupted = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         usage = getattr(report, REPORT_ATTRIBUTE, None)
         if usage is not None:
             self._usages.append(usage)
-        self._same_cause += SAME_CAUSE in getattr(report, "wasxfail", "")
+        if first := same_cause_as(report):
+            self._same_cause[first] += 1
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport
+    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        """Count an item whose cause is known in a group of its own, and not among failures that are expected."""
+        return ("grouped", "=", ("GROUPED", {"red": True})) if same_cause_as(report) else None
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self._is_interrupted = bool(session.shouldstop or session.shouldfail)
@@ -87,9 +101,9 @@ class RecordingSummary:
             failed = f" of which {count:,} failed," if (count := self._sum("failed")) else ""
             live = f"{recorded:,} recorded live,{failed}"
             yield f"{pluralize(served, 'call')} served from recordings, {live} {missed:,} missed"
-        if self._same_cause:
-            same = f"{pluralize(self._same_cause, 'item')} xfailed (x), for the same cause as one that failed"
-            yield f"{same}; -rx names which, --runxfail shows them all"
+        for first, count in self._same_cause.items():
+            verb = "fails" if count == 1 else "fail"
+            yield f"{pluralize(count, 'item')} {verb} {SAME_CAUSE} {first}, grouped (=); --runxfail shows them"
         if approved := self._sum("approved"):
             yield f"{pluralize(approved, 'golden trajectory', 'golden trajectories')} approved"
         if dropped := self._sum("dropped"):
@@ -112,7 +126,7 @@ class RecordingSummary:
                 yield f"tools of the program, not taken over in this process: {', '.join(map(str, tools))} ({where})"
 
     def _left_out(self, root: Path) -> Iterable[str]:
-        """Yield what budgets have left out, by recording and fault."""
+        """Yield the cases that budgets left out, by recording and fault."""
         left: dict[str, Counter[str]] = {}
         for usage in self._usages:
             counts = usage.get("left_out")
@@ -160,8 +174,9 @@ def report_missed(
 
 
 def missed_text(item: pytest.Item, error: BaseException, diverged: str, *, again: str) -> str:
-    """Return the failure of a run by a call that is not recorded: its frames in the project, the difference, and how to
-    record it again. Empty if it failed for another reason, or the user chose the style of tracebacks."""
+    """Return the failure of a run by an unrecorded call: its frames in the project, the difference, and how to record
+    it again. "" for another failure, or if the user chose a traceback style.
+    """
     first, *more = diverged.splitlines()
     is_reason = isinstance(error, RecordingMismatchError) or first.partition(": ")[2] in str(error)
     if not (is_reason and _may_shorten(item.config)):
@@ -176,7 +191,7 @@ def _may_shorten(config: pytest.Config) -> bool:
 
 
 def summarize_in_one_line(report: pytest.TestReport) -> None:
-    """Keep all of an error but its first line, as it is shown, out of the summary of a run: on CI, pytest does not."""
+    """Keep only the first line of an error in the summary of a run. Pytest itself shows all lines on CI."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         shown = [line.removeprefix("E   ") for line in str(report.longrepr).splitlines() if line.startswith("E   ")]
@@ -184,7 +199,7 @@ def summarize_in_one_line(report: pytest.TestReport) -> None:
 
 
 def _short(raised: pytest.ExceptionInfo[BaseException], *, is_ours: bool) -> ExceptionRepr:
-    """Return the error with the frames of the project, and of an error of an SDK nothing but its class."""
+    """Return the error with only the project's frames, and an SDK's error with only its class."""
     own = raised.traceback.filter(_is_own)
     if own:
         raised.traceback = own

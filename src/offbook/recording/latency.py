@@ -50,6 +50,10 @@ class Latency:
             case "replay":
                 return recorded_ms
 
+    def rewind(self) -> None:
+        """Draw the same delays again."""
+        vars(self).pop("_random", None)
+
     @cached_property
     def _random(self) -> Random:
         from random import Random  # noqa: PLC0415 - few replays draw

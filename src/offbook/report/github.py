@@ -80,7 +80,7 @@ def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def more_than(count: int, limit: int, noun: str) -> str:
-    """Return `… 7 more findings` if there are more than `limit`, else nothing."""
+    """Return `… 7 more findings` above `limit`, else nothing."""
     return f"… {pluralize(count - limit, f'more {noun}')}" if count > limit else ""
 
 
@@ -131,14 +131,14 @@ def markdown_row(scenario: ScenarioResult) -> str:
 
 
 def markdown_totals(result: SuiteResult) -> str:
-    """Return what follows the table: the totals, mocks never called, the comparison of agents, and causes."""
+    """Return the part below the table: the totals, mocks never called, the comparison of agents, and causes."""
     partial = "" if result.is_complete else "**The run ended early: this report is partial.** "
     never = "".join(map(_never_called, result.scenarios))
     return f"\n{partial}{suite_totals(result)}\n{never}{_agents(result)}{_causes(result)}"
 
 
 def markdown_failures(scenario: ScenarioResult) -> str:
-    """Return why a scenario failed, folded; nothing if it passed."""
+    """Return the failures of a scenario, folded; nothing if it passed."""
     notes = list(failure_notes(scenario))
     if not notes:
         return ""
@@ -162,7 +162,7 @@ def _agents(result: SuiteResult) -> str:
 
 
 def _causes(result: SuiteResult) -> str:
-    """Return the first causes: the totals must stay small enough to be shown."""
+    """Return the first causes. The totals must stay small enough to be shown."""
     causes = list(causes_of(result))
     if not causes:
         return ""
@@ -209,7 +209,7 @@ class GithubReporter:
 
 
 def error_annotation(scenario: ScenarioResult) -> str:
-    """Return the workflow command that shows why a scenario failed at the line where it is declared."""
+    """Return the workflow command that shows a scenario's failures at its declaration."""
     location = parse_location(scenario.source)
     properties = {
         "file": log_safe(location.file),

@@ -31,7 +31,7 @@ def add_incomplete(suite: Element, what: str) -> Element:
 
 
 def count_cases(element: Element, cases: Sequence[Element], *, latency_s: float) -> None:
-    """Set how many test cases an element has, how many of them failed or were skipped, and the time."""
+    """Set an element's counts of test cases, failures and skips, and its time."""
     element.set("tests", str(len(cases)))
     counted = {"failures": "failure", "errors": "error"}
     if element.tag == "testsuite":  # CI servers refuse it elsewhere
@@ -51,8 +51,8 @@ def render_xml(root: Element) -> bytes:
 def junit_report(result: SuiteResult) -> bytes:
     """Return the run as JUnit XML: a suite for each file and agent, a case for each scenario.
 
-    A scenario that could not be run has an error, one that did not pass has a failure. Cost and tokens are properties
-    of the suite and output of the case. A run that ended early has an error of its own.
+    A scenario that could not run has an error, one that did not pass has a failure. Cost and tokens are properties of
+    the suite and output of the case. A run that ended early has an extra error.
     """
     root = Element("testsuites", name="offbook")
     suites: dict[tuple[str, str], list[ScenarioResult]] = {}
@@ -108,9 +108,9 @@ MAX_EVIDENCE_CHARS = 300
 def exploration_junit(report_input: ReportInput) -> bytes:
     """Return the exploration as JUnit XML: a test case for each of its cases.
 
-    A finding is a failure. A case that is undecided is skipped, and so are the cases of a fault that a budget left out,
-    as one; the output of the suite says how many there are of which group. An exploration that ended early has an error
-    of its own. Times are those of the runs by their own clocks.
+    A finding is a failure. An undecided case is skipped, and so are the cases that a budget left out, one entry for
+    each fault; the suite's output counts them by group. An exploration that ended early has an extra error. Times are
+    those of the runs' own clocks.
     """
     root = Element("testsuites", name="offbook explore")
     suite = SubElement(root, "testsuite", name=clean_xml(report_input.exploration.subject))

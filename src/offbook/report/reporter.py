@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PLAIN_COLUMNS = 200
-"""The width of reports and tables that are not printed on a terminal."""
+"""The width of reports and tables outside a terminal."""
 
 
 def parse_reporter(declared: str, files: Mapping[str, str]) -> tuple[str, Path | None]:
     """Return the name and the path of a reporter declared as `name` or `name=path`.
 
-    `console` takes no path and `github` may have one. Those of `files`, which has an example of each, need one.
+    `console` takes no path, and `github` accepts one. The reporters in `files`, with an example of each, need one.
 
     Raises:
-        InputError: there is no such reporter, or its path is missing or not allowed.
+        InputError: the reporter does not exist, or its path is missing or not allowed.
     """
     name, _, path = declared.partition("=")
     names = ("console", "github", *files)
@@ -53,7 +53,7 @@ def parse_reporter(declared: str, files: Mapping[str, str]) -> tuple[str, Path |
 def write_report(path: Path, data: bytes) -> None:
     """Write a report as a whole: a reader sees the old file or the new one. Missing folders are created.
 
-    What renders a report removes its secrets: only there is it known how a mark is to be written.
+    The renderer removes secrets, because only it knows the syntax of a mark.
 
     Raises:
         InputError: the file cannot be written, or the path is not a file.
@@ -79,7 +79,7 @@ def stdout_console() -> Console:
 
 
 def stderr_console() -> Console:
-    """Return a console on the stderr of now, for what is no part of a report."""
+    """Return a console on the current stderr, for output outside reports."""
     from rich.console import Console  # noqa: PLC0415
 
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -91,9 +91,9 @@ def encodable(text: str, encoding: str) -> str:
 
 
 def standalone_page(name: str, data: bytes) -> bytes:
-    """Return the page `name` of the folder `page`, with its style, its script and the JSON that the script shows.
+    """Return the page `name` of the folder `page`, with its style, its script and the JSON data.
 
-    The page loads nothing, and its policy allows only the script and the style in it. No tag can begin in the data.
+    The page loads nothing, and its policy allows only its own script and style. No tag can begin in the data.
     """
     before, _, after = _page(name).partition(b"{{data}}")
     return before + data.replace(b"<", rb"\u003c") + after
@@ -145,10 +145,10 @@ class _ReportVersion(Struct, frozen=True):
 
 
 def decode_report(data: bytes, kind: type[T], *, version: int, source: str, hint: str) -> T:
-    """Return what a JSON report holds.
+    """Return the content of a JSON report.
 
     Raises:
-        InputError: it is not one, or one of another version; names the file, the place in it and the reason.
+        InputError: it is not a report, or has another version; names the file, the place and the reason.
     """
     found = decode_json(data, _ReportVersion, source=source, hint=hint).version
     if found != version:
@@ -194,7 +194,7 @@ def _plain_parts(value: Struct | Mapping[object, object] | list[object] | tuple[
 
 
 def _fields(value: Struct) -> Iterator[tuple[str, object]]:
-    """Yield the fields by their names in JSON, after the tag if there is one."""
+    """Yield the fields by their JSON names, after the tag, if any."""
     if value.__struct_config__.tag_field is not None:
         yield value.__struct_config__.tag_field, value.__struct_config__.tag
     for name, json_name in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):

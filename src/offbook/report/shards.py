@@ -27,10 +27,10 @@ class LoadedSuite(Struct, frozen=True):
 
     @property
     def shard(self) -> SuiteShard:
-        """The shard that the report is about.
+        """The shard of the report.
 
         Raises:
-            InputError: it is the report of a whole run.
+            InputError: the report is of a whole run.
         """
         if self.result.shard is None:
             raise InputError("it is the report of a whole run", source=self.source, hint=SHARD_HINT)
@@ -43,7 +43,7 @@ class LoadedSuite(Struct, frozen=True):
 
 
 class MergedSuite(Struct, frozen=True):
-    """The run that all shards are parts of, without the groups of its errors, and what its replay did not use."""
+    """The merged run of all shards, without groups of errors, and the unused exchanges of its replay."""
 
     result: SuiteResult
     unused: list[UnusedEntry]
@@ -83,7 +83,7 @@ def _places(shard: LoadedSuite) -> list[tuple[int, ScenarioResult]]:
 
 
 def _latency_s(scenarios: Sequence[ScenarioResult], concurrency: int) -> float:
-    """Return how long all conversations take, each of which starts in order when there is a free slot."""
+    """Return the duration of all conversations, each starting in order in a free slot."""
     free_s = [0.0] * concurrency
     for conversation in (each for scenario in scenarios for each in scenario.conversations):
         heapreplace(free_s, free_s[0] + conversation.latency_s)
@@ -91,7 +91,7 @@ def _latency_s(scenarios: Sequence[ScenarioResult], concurrency: int) -> float:
 
 
 def _unused(shards: Sequence[SuiteShard]) -> list[UnusedEntry]:
-    """Return what no shard has used of the recordings that it opened: those of models first, by recording."""
+    """Return the exchanges unused by every shard that opened their recording: models first, by recording."""
     unused = [(set(shard.opened), set(shard.unused)) for shard in shards]
     entries = dict.fromkeys(entry for shard in shards for entry in shard.unused)
     left = [e for e in entries if all(e in entries_left for opened, entries_left in unused if e.recording in opened)]
@@ -99,8 +99,9 @@ def _unused(shards: Sequence[SuiteShard]) -> list[UnusedEntry]:
 
 
 class MergedExploration(Struct, frozen=True):
-    """The exploration that all shards are parts of, the commands that run its cases again, what fails it, what it
-    came from, and whether a budget may leave cases out."""
+    """The merged exploration of all shards, the commands that run its cases again, the failing verdicts, its origin,
+    and whether a budget may leave cases out.
+    """
 
     exploration: Exploration
     commands: dict[str, str]

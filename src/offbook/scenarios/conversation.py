@@ -40,7 +40,7 @@ class ConversationLimits(Struct, frozen=True):
 
 DEFAULT_LIMITS = ConversationLimits()
 LATENCY_DIGITS = 6
-"""To which digit of a second latencies are rounded: virtual ones then do not depend on the time of the start."""
+"""The decimal digits of latencies in seconds. Rounding makes virtual latencies independent of the start time."""
 
 
 class ConversationTranscript(Struct, frozen=True, kw_only=True):
@@ -54,10 +54,10 @@ class ConversationTranscript(Struct, frozen=True, kw_only=True):
 
 
 class UnansweredCapture(WrappedProvider):
-    """Passes requests on to `provider`, and errors of the test to `on_unanswered` before they are raised.
+    """Passes requests on to `provider`, and reports errors of the test to `on_unanswered` before it raises them.
 
-    Those are requests that a replay has no answer for, or that no provider is declared for. A request that is wrong in
-    itself is the agent's own mistake.
+    These are requests without an answer in a replay, or without a declared provider. An invalid request is the agent's
+    own mistake.
     """
 
     def __init__(self, provider: Provider, on_unanswered: Callable[[Exception], object]) -> None:
@@ -140,7 +140,7 @@ SHOWN_UNANSWERED = 3
 
 
 def _failures(unanswered: Iterable[Exception], raised: Exception | None) -> Iterator[Failure]:
-    """Yield the failures of calls without an answer, each once, and of what ended the conversation."""
+    """Yield the failures of unanswered calls, each once, and the failure that ended the conversation."""
     errors = [each for error in unanswered for each in _flatten(error)]
     failures = list(dict.fromkeys(map(_failure, errors)))
     yield from failures[:SHOWN_UNANSWERED]
@@ -173,7 +173,7 @@ MAX_FRAMES = 8
 
 
 def _own_frames(error: BaseException | None) -> list[str]:
-    """Return where the agent raised an error: the latest frames of its own code, without those of libraries."""
+    """Return the latest frames of the agent's own code in an error, without those of libraries."""
     frames = traceback.extract_tb(None if error is None else error.__traceback__)
     own = [
         frame for frame in frames if "site-packages" not in frame.filename and not frame.filename.startswith(_FOREIGN)

@@ -1,4 +1,4 @@
-"""Tells an error in the code of a mock from one that it raises as the tool would."""
+"""Distinguishes a bug in a mock's code from an error that the mock raises on purpose."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from offbook.text import did_you_mean
 
 # A TypeError may be the model's: it has given text where a number is expected. So may a missing method of a value.
 _BUGS = (NameError, AttributeError, ImportError)
-"""What Python itself raises for code that cannot work. A mock may raise such an error for the tool, with `raise`."""
+"""Errors that Python raises for broken code. A mock may also raise them on purpose, with `raise`."""
 
 _JSON_TYPES = (str, int, float, bool, type(None), list, dict)
 _OWN_FOLDER = Path(__file__).parents[1]
 
 
 def mock_bug(error: Exception, *, tool: str) -> MockError | None:
-    """Return the error of the test if `error` is a bug in the function of a mock; None if the mock has raised it."""
+    """Return the error of the test for a bug in a mock's function, or None for an error that the mock raised on
+    purpose.
+    """
     if not isinstance(error, _BUGS) or _is_of_other_value(error):
         return None
     frames = [each for each, _ in traceback.walk_tb(error.__traceback__)]
@@ -51,7 +53,7 @@ def _last(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _raises(trace: TracebackType) -> bool:
-    """Return whether the code has raised the error by a `raise`, and not by what it did."""
+    """Return whether the code raised the error with a `raise` statement."""
     instructions = dis.get_instructions(trace.tb_frame.f_code)
     return any(each.offset == trace.tb_lasti and each.opname == "RAISE_VARARGS" for each in instructions)
 

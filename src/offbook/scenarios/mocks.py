@@ -48,7 +48,8 @@ class MockContext(Struct, frozen=True):
     """The call that a mock answers.
 
     `call_index` counts the earlier calls of this tool in this conversation; `turn_index` is the current turn. Both
-    start at 0. `state` lives for one conversation and is shared by all its mocks.
+    start at 0. `state` lives for one conversation and is shared by all its mocks. Agentest's names `callIndex`,
+    `conversationId` and `turnIndex` mean the same.
     """
 
     tool: str
@@ -56,6 +57,18 @@ class MockContext(Struct, frozen=True):
     conversation_id: str
     turn_index: int
     state: dict[str, Any]
+
+    @property
+    def callIndex(self) -> int:  # noqa: N802 - Agentest's name
+        return self.call_index
+
+    @property
+    def conversationId(self) -> str:  # noqa: N802 - Agentest's name
+        return self.conversation_id
+
+    @property
+    def turnIndex(self) -> int:  # noqa: N802 - Agentest's name
+        return self.turn_index
 
 
 MockAnswer: TypeAlias = Callable[[JsonObject, MockContext], Any]
@@ -419,7 +432,7 @@ class MockedTools:
         self._unanswered.append(error)
 
     def note_call(self, tool: str, args: JsonObject, *, result: Any, error: str | None) -> None:
-        """Add a call to the trajectory that something else has answered, such as an MCP server."""
+        """Add a call to the trajectory that something other than a mock answered, such as an MCP server."""
         self._end(self._begin(tool, args)[1], result=result, error=error)
 
     async def resolve(self, tool: str, args: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The tool behind a mock, as far as it is known: checks of arguments and results, and the mock to suggest."""
+"""The known parts of the tool behind a mock: checks of arguments and results, and the mock to suggest."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ResultCheck(Protocol):
         ...
 
     def problems(self, result: Any) -> Sequence[str]:
-        """Return what is wrong with a result, one line per problem."""
+        """Return the problems of a result, one line per problem."""
         ...
 
 
@@ -136,7 +136,7 @@ GivenSchema: TypeAlias = "ToolSpec | ToolDef | ToolFunction | type[BaseModel] | 
 
 
 class RealTool(Struct, frozen=True):
-    """A tool as far as it is known: the arguments it accepts, its results, and its declared effect.
+    """The known parts of a tool: its accepted arguments, its results, and its declared effect.
 
     `check_args` raises ToolArgumentsError for arguments that the tool would reject.
     """
@@ -157,7 +157,7 @@ class RealTool(Struct, frozen=True):
 
 
 UNKNOWN_TOOL = RealTool(ToolSpec("unknown").check, NoResultCheck())
-"""A tool about which nothing is known: it accepts and returns anything."""
+"""A tool without known properties: it accepts and returns anything."""
 
 
 def build_real_tool(name: str, declared: GivenSchema | None = None, *, returns: object = UNSET) -> RealTool:

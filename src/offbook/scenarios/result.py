@@ -141,7 +141,7 @@ class PlannedScenario(Struct, frozen=True):
 
 
 class PlanPlaces:
-    """The places of results in the plan of a run. Equal scenarios take theirs in order."""
+    """The places of results in the plan of a run. Equal scenarios get their places in order."""
 
     def __init__(self, plan: Iterable[PlannedScenario]) -> None:
         self._places: dict[PlannedScenario, list[int]] = {}
@@ -149,17 +149,17 @@ class PlanPlaces:
             self._places.setdefault(planned, []).append(place)
 
     def take(self, result: ScenarioResult) -> int | None:
-        """Return the place of a result, once; None if it has none."""
+        """Return the place of a result, once, or None."""
         places = self._places.get(PlannedScenario(result.name, result.agent, result.source))
         return places.pop(0) if places else None
 
 
 class SuiteShard(Struct, frozen=True, kw_only=True):
-    """The shard and the run of a result, and what merging needs in addition to the results of all shards.
+    """The shard and the run of a result, and the data for merging besides the results of all shards.
 
-    `run` is the same in all shards, and so is `plan`: the scenarios of all shards, in order. `concurrency` is how many
-    conversations run at once, `is_grouped` whether errors are grouped by label. `unused` are the exchanges that the
-    shard did not use, of those recordings that it `opened`. `record_again` is the command that records a replay again.
+    All shards have the same `run` and `plan`, the scenarios of all shards in order. `concurrency` is the number of
+    concurrent conversations, `is_grouped` whether errors are grouped by label. `unused` are the unused exchanges of the
+    recordings that the shard `opened`. `record_again` is the command that records a replay again.
     """
 
     shard: str
@@ -173,9 +173,9 @@ class SuiteShard(Struct, frozen=True, kw_only=True):
 
 
 class SuiteOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The origin of a run of scenarios, as far as it is known: the version of offbook, the command and the recording.
+    """The known origin of a run of scenarios: the version of offbook, the command and the recording.
 
-    `recorded_at` is when the last exchange of the recording, or of those in its folder, was recorded.
+    `recorded_at` is the time of the last exchange of the recording, or of the recordings in its folder.
     """
 
     version: str = ""

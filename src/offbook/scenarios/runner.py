@@ -80,9 +80,9 @@ NO_USER_MODEL = "there is no model to simulate the user"
 class Participants(Struct, frozen=True):
     """The participants of a run: the agents by name, the simulated user and the judge.
 
-    `provider` serves the model calls of users, judges and agents. Each conversation uses step ids of its own
-    (`scenario/agent/1/user`), by which it is recorded and replayed. `wrap_tool` wraps each mocked tool. `mcp` has
-    what stands in for the MCP servers of agents, by the name of the agent.
+    `provider` serves the model calls of users, judges and agents. Each conversation has its own step ids
+    (`scenario/agent/1/user`) for recording and replay. `wrap_tool` wraps each mocked tool. `mcp` has the stand-ins for
+    agents' MCP servers, by agent name.
     """
 
     agents: Mapping[str, Target]
@@ -115,11 +115,11 @@ class ConversationExecutor(Protocol):
     """Runs conversations, here or elsewhere. Several may run at once."""
 
     async def run(self, place: ConversationPlace, mocks: Mocks) -> ConversationResult:
-        """Run a conversation, and let `mocks` know which tools it has called."""
+        """Run a conversation, and tell `mocks` which tools it called."""
         ...
 
     def elapsed_s(self, started_s: float, results: Sequence[ConversationResult]) -> float:
-        """Return how long the conversations of a run took that started at `started_s` on the clock of this process."""
+        """Return the duration of a run's conversations, given its start on this process's clock."""
         ...
 
 
@@ -274,7 +274,7 @@ class ConversationRunner:
         )
 
     def _priced(self, provider: Provider) -> Provider:
-        """Return the provider of an agent; with a budget, one that makes no call whose cost is unknown."""
+        """Return the provider of an agent. With a budget, it refuses calls of unknown cost."""
         return provider if self._rules.budget_usd is None else PricedProvider(provider)
 
     def _user(self, scenario: Scenario, provider: Provider | None) -> User:
@@ -355,11 +355,11 @@ def conversation_id(scenario: str, agent: str, index: int) -> str:
 
 
 class SuiteBudget:
-    """A limit to the cost of a run; None is no limit.
+    """A limit on the cost of a run, or None.
 
-    With a limit, conversations start in their order, each when all but the last `concurrency` - 1 before it have ended,
-    and the costs of those that have ended then decide whether it starts. So the same conversations start in every run,
-    in one process and in many, and what is spent beyond the limit is the cost of `concurrency` conversations at most.
+    With a limit, conversations start in order, each when all but the last `concurrency` - 1 before it have ended; the
+    costs of the ended ones then decide whether it starts. Every run therefore starts the same conversations, in any
+    number of processes, and exceeds the limit by the cost of at most `concurrency` conversations.
     """
 
     def __init__(self, limit_usd: float | None, *, concurrency: int) -> None:

@@ -189,6 +189,13 @@ class MockProvider(Provider, Served):
         self._warned.clear()
         self._models.tape.reader.close()
 
+    def rewind(self) -> None:
+        """Answer from the start of the recording again, with the latencies of the first time. `calls` is empty then."""
+        self._models.rewind()
+        self._latency.rewind()
+        self.calls.clear()
+        self.misses.clear()
+
     @property
     def log(self) -> Log:
         return self._models.log

@@ -493,8 +493,8 @@ class ScriptedTools(RecordedTools):
         is_by_hand = match.stored is None or match.stored.fingerprint is None
         if match.mismatch is None and (self._run.is_first or not is_by_hand):
             return replace(match, script_key=key)
-        alike = () if fingerprint or self._run.is_first else self._alike.fingerprints(match.key or tool, arguments)
-        again = (self._run.next_answer((tool, each)) for each in alike)
+        alike = () if fingerprint or self._run.is_first else self._alike.find(match.key or tool, arguments)
+        again = (self._run.next_answer((tool, each)) for each, _ in alike)
         unfit = ExchangeMatch(match.matched_by, match.stored, match.mismatch or "drifted")
         return next((each for each in again if each is not None), unfit)
 

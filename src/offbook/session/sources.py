@@ -23,7 +23,9 @@ from offbook.recording.match.cursor import (
     PositionCursor,
     SharedCursor,
     SharedToolCursor,
+    is_named_in,
 )
+from offbook.recording.match.fingerprint import agentloom_fingerprints
 from offbook.recording.stores.store import Claim, SharedPosition
 from offbook.session.call import Call
 from offbook.session.log import Log, LoggedCursor, Served
@@ -62,6 +64,10 @@ class Source(Served, Generic[E]):
 
     def give_back(self, match: ExchangeMatch[E]) -> None:
         """Leave a match that was found, and is not served, for the next call."""
+
+    def rewind(self) -> None:
+        """Count no exchange as served."""
+        self._cursor.rewind()
 
     @property
     def used_ids(self) -> Set[int]:
@@ -106,12 +112,24 @@ class RecordedModels(Source[Exchange]):
         match = self._match(call, step)
         if match.mismatch is None:
             return match
-        own_step, fields = None if call.request is None else step, orjson.loads(call.fields)
-        other = self.tape.alike.match(self._cursor, own_step, fields, self._began)
+        other = self._match_agentloom(call, step)
+        if other is None:
+            own_step, fields = None if call.request is None else step, orjson.loads(call.fields)
+            other = self.tape.alike.match(self._cursor, own_step, fields, self._began)
         if other is None and match.mismatch == "missing" and call.protocol and call.request is not None:
             other = self.tape.cross_protocol.find(call, self._cursor)
         is_better = other is not None and (other.mismatch is None or self.tape.strict)
         return other if other is not None and is_better else match
+
+    def _match_agentloom(self, call: Call, step: str | None) -> ExchangeMatch[Exchange] | None:
+        """Return what answers a call in a recording that AgentLoom wrote; None if nothing does."""
+        if call.request is None or "created_by" in self.tape.reader.meta:
+            return None
+        for fingerprint in agentloom_fingerprints(call.request):
+            match = self._cursor.match(step, fingerprint)
+            if match.mismatch is None:
+                return match
+        return None
 
     def refusal(self, call: Call, step: str | None, match: ExchangeMatch[Exchange]) -> RecordingMismatchError:
         """Return the error of a call that nothing answers: what is nearest, and in what it differs."""
@@ -285,12 +303,13 @@ class RecordedTools(Source[ToolExchange]):
         if match is None or match.mismatch is None or match.stored is None:
             return match or MISSING_TOOL
         key = match.stored.key
-        prints = () if fingerprint else self._alike.fingerprints(key, arguments)
-        for each in prints:
+        found = [] if fingerprint else self._alike.find(key, arguments)
+        for each, difference in found:
             alike = self._cursor.match_key(key, "step_id", each)
             if alike is not None and alike.mismatch is None:
-                return alike
-        for each in (own, *prints) if is_mcp_key(tool) else ():
+                is_named = alike.stored is not None and is_named_in(alike.stored.exchange, difference)
+                return match if is_named else replace(alike, but_for=difference.kinds)
+        for each in (own, *dict(found)) if is_mcp_key(tool) else ():
             last = self.index.last(key=key, fingerprint=each)
             if last is not None:
                 return ExchangeMatch("step_id", last)

@@ -103,6 +103,7 @@ def join_lives(first: Run, second: Run) -> Run:
         took_s=round(first.took_s + second.took_s, 6),
         paths=dict(sorted((Counter(first.paths) + Counter(second.paths)).items())),
         first_life=first_life(first),
+        reached=(*first.reached, *second.reached),
     )
 
 

@@ -83,6 +83,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
     gave_up: str | GaveUp | None = None,
     state: State | None = None,
     cases: Iterable[str | Sequence[str]] = (),
+    until_quiet: int | None = None,
     workers: Workers = "auto",
 ) -> Exploration:
     """Replay a function with each fault at each site of its recorded run.
@@ -106,6 +107,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             of the clean run, other calls of effects are fine; if it is another and the result is the same, that is a
             `wrong effect`.
         cases: cases of your own, instead of those of `faults`: each a fault like `call=2: timeout 60000`, or several.
+        until_quiet: stop when so many cases in a row have found no new cause of a finding.
         workers: how many cases run at once; `auto` is one for each core.
 
     Raises:
@@ -130,6 +132,7 @@ def explore_function(  # noqa: PLR0913 - each is an option of its own, given by 
             optional=frozenset(optional) | {name for name, tool in in_config.items() if tool.optional},
             gave_up=gave_up_by(gave_up),
             unchecked=frozenset(in_config),
+            until_quiet=until_quiet,
         )
         explorer = Explorer(subject, options, executor=executor_of(subject, workers))
         plans = [[parse_fault(line) for line in ([case] if isinstance(case, str) else case)] for case in cases]

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from msgspec.structs import replace
 
 from offbook.errors import InputError, OffbookError
 from offbook.explore.harness import Harness, HarnessFactory
-from offbook.explore.monitor import ONLY_LIFE, Life, MonitoredFunction
+from offbook.explore.monitor import ONLY_LIFE, Life, MonitoredFunction, gives_up
 from offbook.explore.options import CRASH_VARIANTS, VARIANTS, FaultVariant
 from offbook.explore.replay import LazyProvider
-from offbook.explore.run import Run, RunFailure, normalize_text
+from offbook.explore.run import ErrorKind, Run, RunFailure, normalize_text
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import Harnessed, Live, open_pipeline
+from offbook.private_folder import PrivateFolder
 from offbook.providers.provider import Provider
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
@@ -91,7 +90,7 @@ class WorkflowSubject(IsolatedSubject):
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
         if not plan.can_crash:
             return self._run_life(plan, continuation)
-        with TemporaryDirectory(prefix="offbook-") as folder:
+        with PrivateFolder() as folder:
             store = RunStore(folder)
             first, has_crashed = run_until_crash(partial(self._run_first_life, plan, continuation, store))
             if not has_crashed:
@@ -177,11 +176,14 @@ class WorkflowSubject(IsolatedSubject):
         outer = [result.steps[step_id] for step_id in counting if _status(result, step_id) == "failed"]
         for failed in outer[:1]:
             inner = next(step for step in result.failures if (failed.error or "").endswith(step.error or ""))
-            kind = inner.error_type or ""
-            declared_as = next((name for name in _bases(kind) if name in self._settings.declared), "")
-            is_declared = declared_as or kind in {each.__name__ for each in _subclasses(OffbookError)}
-            message = normalize_text(inner.error or "")
-            yield RunFailure("declared" if is_declared else "undeclared", kind, message, declared_as)
+            name, declared = inner.error_type or "", self._settings.declared
+            classes = [each for each in _subclasses(BaseException) if each.__name__ == name]
+            bases = [name, *(base.__name__ for each in classes for base in each.__mro__)]
+            declared_as = next((each for each in bases if each in declared), "")
+            is_declared = declared_as or any(issubclass(each, OffbookError) for each in classes)
+            gave_up = any(gives_up(each, declared) for each in classes)
+            kind: ErrorKind = "declared" if is_declared else "gave up" if gave_up else "undeclared"
+            yield RunFailure(kind, name, normalize_text(inner.error or ""), declared_as)
 
 
 def _status(result: WorkflowResult, step_id: str) -> StepStatus | None:
@@ -198,15 +200,7 @@ def _written_by(step: AnyStep) -> set[str]:
     return {reference.text.partition(".")[0] for reference in writes_of(step)}
 
 
-def _bases(name: str) -> list[str]:
-    """Return the name of an error and those of its base classes, as far as they are known: of offbook and of Python."""
-    known = {kind.__name__: kind for kind in _subclasses(OffbookError)}
-    kind = known.get(name) or getattr(builtins, name, None)
-    bases = kind.__mro__ if isinstance(kind, type) and issubclass(kind, BaseException) else ()
-    return [name, *(each.__name__ for each in bases)]
-
-
-def _subclasses(kind: type[OffbookError]) -> Iterator[type[OffbookError]]:
+def _subclasses(kind: type[BaseException]) -> Iterator[type[BaseException]]:
     for each in kind.__subclasses__():
         yield each
         yield from _subclasses(each)

@@ -11,6 +11,7 @@ from offbook.tools.dispatch import observe_tools as observe_tools
 from offbook.tools.dispatch import run_tool as run_tool
 from offbook.tools.dispatch import run_tools as run_tools
 from offbook.tools.effects import effect as effect
+from offbook.tools.effects import reached as reached
 from offbook.tools.function_tool import FunctionTool as FunctionTool
 from offbook.tools.function_tool import tool as tool
 from offbook.tools.function_tool import tool_of as tool_of

@@ -21,15 +21,16 @@ from offbook.text import common_start, compile_pattern, did_you_mean, shorten
 if TYPE_CHECKING:
     from offbook.settings import ToolSettings
 
-EffectOutcome: TypeAlias = Literal["done", "refused", "failed", "unknown"]
+EffectOutcome: TypeAlias = Literal["done", "refused", "failed", "unknown", "reached"]
 EffectSource: TypeAlias = Literal["observed", "shown", "inferred"]
 
 
 class Effect(Struct, frozen=True, kw_only=True):
     """One call of a tool that may change something outside the run.
 
-    `outcome` is what became of it, and `source` how that is known: observed where it happened, or inferred from what
-    the agent and its model said to each other. A call is `shown` if one request has its result and those of equal ones.
+    `outcome` is what became of it, or `reached` if it is no effect, but a place that the run has reached. `source` is
+    how that is known: observed where it happened, or inferred from what the agent and its model said to each other. A
+    call is `shown` if one request has its result and those of equal ones.
     """
 
     tool: str
@@ -72,11 +73,25 @@ def effect(tool: str, outcome: EffectOutcome = "done", /, **arguments: Any) -> N
         outcome: `done`, `refused`, `failed` or `unknown`.
         arguments: what the tool was called with.
     """
+    if _collections or os.environ.get(EFFECTS_VARIABLE) or os.environ.get(EFFECTS_URL_VARIABLE):
+        values = {_text_of(name): _json_form(value) for name, value in arguments.items()}
+        _report(Effect(tool=_text_of(tool), arguments=values, outcome=outcome))
+
+
+def reached(name: str) -> None:
+    """Report that the run has reached a place, for `must_reach` of an exploration. Does nothing outside a run."""
+    effect(name, "reached")
+
+
+def split_reached(reports: Iterable[Effect]) -> tuple[list[Effect], list[str]]:
+    """Return the effects among the reports of a run, and the names of the places that it has reached."""
+    reports = list(reports)
+    effects = [each for each in reports if each.outcome != "reached"]
+    return effects, [each.tool for each in reports if each.outcome == "reached"]
+
+
+def _report(reported: Effect) -> None:
     path, url = os.environ.get(EFFECTS_VARIABLE, ""), os.environ.get(EFFECTS_URL_VARIABLE, "")
-    if not _collections and not path and not url:
-        return
-    values = {_text_of(name): _json_form(value) for name, value in arguments.items()}
-    reported = Effect(tool=_text_of(tool), arguments=values, outcome=outcome)
     if _collections:
         _collections[-1].append(reported)
     elif url:
@@ -145,7 +160,7 @@ def collect_effects() -> Iterator[list[Effect]]:
 
 def count_collected() -> int:
     """Return how many effects were reported so far, inside `collect_effects`."""
-    return len(_collections[-1]) if _collections else 0
+    return len(split_reached(_collections[-1])[0]) if _collections else 0
 
 
 class _EffectReport(Struct, frozen=True, omit_defaults=True):
@@ -253,7 +268,7 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
         if self.read_only and (self.side_effect or self.undoes is not None):
             other = "side_effect" if self.side_effect else f"undoes={self.undoes!r}"
             reason = f"read_only contradicts {other}: a tool that only reads changes nothing"
-            raise InputError(reason, source=tool, place="read_only", hint="leave one of them out")
+            raise InputError(reason, source=tool, place="read_only", hint="use only one of them")
         if self.undoes == tool:
             raise InputError("it cannot undo itself", source=tool, place="undoes", hint="name the other tool")
         if self.failed is not None:

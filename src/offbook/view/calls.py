@@ -21,7 +21,7 @@ MAX_TEXT_CHARS = 20_000
 """The maximum length of a text in the conversation view. The view of a single call has all of it."""
 
 NEAR_CALLS = 8
-"""The number of earlier model calls that are searched for the one that a request continues."""
+"""The number of earlier model calls searched for the one that a request continues."""
 
 IDLE_MS, DRAWN_IDLE_MS = 5_000.0, 1_000.0
 
@@ -29,11 +29,10 @@ CallKind = Literal["model", "tool", "mcp", "http"]
 
 
 class CallRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call in the waterfall. `number` counts from 1; times are in ms, `start_ms` since the first call began.
+    """A call in the timeline. `number` counts from 1; times are in ms, `start_ms` since the first call began.
 
-    `drawn_ms` is where its bar begins: times in which nothing happened are shortened. `first_ms` is when the first of
-    the `pieces` of a streamed answer came. `attempt` counts those of the same request from 1: a further one follows a
-    failure.
+    `drawn_ms` is the position of its bar, with idle times shortened. `first_ms` is the time of the first of the
+    `pieces` of a streamed answer. `attempt` counts equal requests from 1; a further one follows a failure.
     """
 
     number: int
@@ -53,7 +52,7 @@ class CallRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Said(Struct, frozen=True, omit_defaults=True):
-    """A message of a conversation: who wrote it, its text, and the calls of tools that it asks for."""
+    """A message of a conversation: its author, its text, and its tool calls."""
 
     role: str
     text: str = ""
@@ -61,7 +60,7 @@ class Said(Struct, frozen=True, omit_defaults=True):
 
 
 class ConversationCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call in the conversation: what is new in its request, and its answer."""
+    """A call in the conversation: the new messages of its request, and its answer."""
 
     row: CallRow
     said: tuple[Said, ...] = ()
@@ -70,7 +69,7 @@ class ConversationCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RecordedCalls:
-    """The calls of a recording, in the order in which they began. Those without a time come first, in a row."""
+    """The calls of a recording in the order in which they began. Those without a time come first, in a row."""
 
     def __init__(self, document: Document) -> None:
         placed = self._placed = sorted(_placed(document), key=lambda call: call.start_ms)
@@ -99,7 +98,7 @@ class RecordedCalls:
         return [self._spoken(place) for place in range(max(0, start), min(len(self.rows), start + count))]
 
     def detail(self, place: int) -> JsonObject:
-        """Return a call in full: its request, the times of its pieces, and what came over the wire."""
+        """Return a call in full: its request, the times of its pieces, and its wire record."""
         exchange, row = self.exchange(place), self.rows[place]
         fields = msgspec.json.decode(msgspec.json.encode(exchange))
         return {"row": row, "key": self._placed[place].key, "exchange": fields}
@@ -146,7 +145,7 @@ class _PlacedCall(Struct, frozen=True):
 
 
 def _placed(document: Document) -> Iterator[_PlacedCall]:
-    """Yield all exchanges with the times at which they began. Those without one are put one after another, from 0."""
+    """Yield all exchanges with their start times. Those without one are placed one after another, from 0."""
     after_ms = 0.0
     for key, exchange in [*document, *each_exchange(document.tools)]:
         ended_ms = end_ms(exchange.recorded_at) if exchange.recorded_at else None
@@ -211,7 +210,7 @@ def _row(call: _PlacedCall, *, number: int, attempt: int) -> CallRow:
 
 
 def title_of(exchange: Exchange) -> str:
-    """Return what the answer asks for, `→ refund(42)`, or says."""
+    """Return the answer's tool calls, `→ refund(42)`, or its text."""
     calls = [call_text(call.name, _arguments(call.arguments)) for call in exchange.tool_calls or ()]
     return f"→ {', '.join(calls)}" if calls else " ".join(exchange.content[: 4 * TITLE_CHARS].split())
 

@@ -1,4 +1,4 @@
-"""Two runs of one kind side by side: their calls, cases, scenarios or steps in pairs, and what differs."""
+"""Compares two runs of one kind: their calls, cases, scenarios or steps in pairs, with the differences."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from offbook.view.summary import RunKind, Tone, load_recording, place_of
 from offbook.workflow.runs.resumable_run import LOG, read_progress
 
 MAX_ALIGNED = 2_000
-"""The number of calls that are aligned by content. If there are more, calls at the same position are paired."""
+"""The number of calls aligned by content. Above it, calls at the same position are paired."""
 
 T = TypeVar("T")
 
 
 class Side(Struct, frozen=True, omit_defaults=True):
-    """One side of a pair: what it is, what became of it, and how that is shown."""
+    """One side of a pair: its title, its outcome, and the outcome's style."""
 
     title: str
     note: str = ""
@@ -39,7 +39,7 @@ class Side(Struct, frozen=True, omit_defaults=True):
 
 
 class Pair(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Two parts of runs side by side; None where a run lacks the part. `difference` may have many lines."""
+    """Two corresponding parts of runs; None for a missing one. `difference` may have many lines."""
 
     left: Side | None
     right: Side | None
@@ -48,7 +48,7 @@ class Pair(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunComparison:
-    """Two runs side by side. What differs in a pair of calls is found when the pair is asked for."""
+    """Two runs side by side. The differences of a pair of calls are computed on demand."""
 
     def __init__(self, left: Path, right: Path, kind: RunKind) -> None:
         self._documents: tuple[RecordedCalls, RecordedCalls] | None = None
@@ -62,7 +62,7 @@ class RunComparison:
         self.same = sum(pair.is_same for pair in self.pairs)
 
     def page(self, start: int, count: int, *, only_changed: bool) -> tuple[list[Pair], int]:
-        """Return some of the pairs with their differences, and how many there are."""
+        """Return some of the pairs with their differences, and the total number."""
         chosen = [place for place, pair in enumerate(self.pairs) if not (only_changed and pair.is_same)]
         return [self._explained(place) for place in chosen[start : start + count]], len(chosen)
 
@@ -93,7 +93,7 @@ _TITLES = {"request": "another request", "answer": "another answer", "added": "a
 
 
 def _is_same(one: Exchange | ToolExchange, other: Exchange | ToolExchange) -> bool:
-    """Return whether two calls have the same request and answer, whenever they were made. Ids of calls are new."""
+    """Return whether two calls have the same request and answer, apart from times and call ids."""
     if isinstance(one, ToolExchange) or isinstance(other, ToolExchange):
         return one.fingerprint == other.fingerprint and _outcome(one) == _outcome(other)
     has_same_request = one.fingerprint == other.fingerprint or bytes(one.request) == bytes(other.request)
@@ -120,7 +120,7 @@ def _call_side(row: CallRow) -> Side:
 
 
 def _aligned(ours: RecordedCalls, theirs: RecordedCalls) -> list[tuple[int | None, int | None]]:
-    """Return the places of calls that belong together: those that are alike, and those between them in order."""
+    """Return the positions of corresponding calls: equal ones, and those between them in order."""
     left, right = ([_key(calls, place) for place in range(len(calls))] for calls in (ours, theirs))
     if len(left) + len(right) > 2 * MAX_ALIGNED:
         return _side_by_side(range(len(left)), range(len(right)))
@@ -131,7 +131,7 @@ def _aligned(ours: RecordedCalls, theirs: RecordedCalls) -> list[tuple[int | Non
 
 
 def _key(calls: RecordedCalls, place: int) -> tuple[str, str, bool]:
-    """Return what calls that belong together have in common: an attempt that failed belongs to no good one."""
+    """Return the common key of corresponding calls. A failed attempt corresponds to no successful one."""
     row = calls.rows[place]
     return row.kind, calls.exchange(place).fingerprint or row.name or row.title, bool(row.failure)
 

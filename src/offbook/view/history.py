@@ -20,11 +20,11 @@ MAX_VERSIONS = 12
 """The number of explorations that a heatmap shows side by side: the latest."""
 
 MAX_SUITES = 50
-"""The number of scenario runs whose pass rates are shown: the latest."""
+"""The number of scenario runs whose pass rates are shown, latest first."""
 
 
 class VerdictSign(Struct, frozen=True):
-    """The label of a verdict, the sign that stands for it, and its meaning."""
+    """A verdict's label, sign and meaning."""
 
     name: str
     sign: str
@@ -33,7 +33,7 @@ class VerdictSign(Struct, frozen=True):
 
 
 class HeatVersion(Struct, frozen=True, kw_only=True):
-    """One exploration of several of the same subject."""
+    """One of several explorations of the same subject."""
 
     id: str
     modified_at: str
@@ -43,7 +43,7 @@ class HeatVersion(Struct, frozen=True, kw_only=True):
 
 
 class HeatCell(Struct, frozen=True):
-    """A call and a fault, and for each version the label, the id and the title of the case; None if it has none."""
+    """A call and a fault with the label, id and title of the case in each version; None for a missing case."""
 
     row: int
     column: int

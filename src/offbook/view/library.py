@@ -1,4 +1,4 @@
-"""Finds the runs of a folder, and keeps a summary of each for as long as its files are unchanged."""
+"""Finds the runs of a folder, and keeps a summary of each while its files are unchanged."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ MAX_FILES = 20_000
 """The maximum number of files to look at. A folder with more is not a folder of runs."""
 
 FIRST_S, SUMMARY_S = 0.08, 0.4
-"""Seconds to spend on summaries in the first look, and in each later one. The other files are listed as pending until
-the next look. The first look is short, so that a page has rows at once; the latest files are read first."""
+"""Seconds for reading summaries in the first call, and in each later one. Other files are pending until the next call.
+The first is short, so that a page has rows at once; the latest files are read first.
+"""
 
 LARGE_BYTES = 1024 * 1024
-"""Files that are larger are read after all others."""
+"""Files above this size are read last."""
 
 DATABASES = (".db", ".sqlite", ".sqlite3")
 _SUFFIXES = (".json", *DATABASES)
 _SIDE_FILES = {".json": (".journal",), **dict.fromkeys(DATABASES, ("-wal",))}
 _SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages"))
 _SKIPPED_FILES = frozenset(("package.json", "package-lock.json", "tsconfig.json", "deno.json", "composer.json"))
-"""Files of projects that are not runs."""
+"""Project files that are not runs."""
 _OWN_FOLDER = ".offbook"
 _ASIDE = (".next", ".fresh-")
 
@@ -67,8 +68,7 @@ class FoundRun(Struct, frozen=True, kw_only=True, dict=True):
 class RunLibrary:
     """The runs below some folders and in some files, which are never changed.
 
-    Runs are found by looking, so that no name that a client sends is ever used as a path. Links that lead out of their
-    folder are left out.
+    Runs are found by listing: a client's name is never used as a path. Links that lead out of their folder are ignored.
 
     Raises:
         InputError: one of the places does not exist.
@@ -82,7 +82,7 @@ class RunLibrary:
         self._has_looked = False
 
     def find(self) -> list[FoundRun]:
-        """Return the runs that there are now, the latest first."""
+        """Return the present runs, the latest first."""
         found: dict[str, FoundRun] = {}
         for number, place in enumerate(self.places):
             prefix = f"{number}/" if len(self.places) > 1 else ""
@@ -93,7 +93,7 @@ class RunLibrary:
         return sorted(found.values(), key=lambda run: (-run.modified_s, run.id))
 
     def run(self, id: str) -> FoundRun:
-        """Return the run of that id.
+        """Return the run with that id.
 
         Raises:
             InputError: there is no such run, or it was removed.
@@ -104,7 +104,7 @@ class RunLibrary:
         return found
 
     def listed(self, runs: Sequence[FoundRun]) -> list[ListedRun]:
-        """Return the summaries of runs. Large files come last; what takes too long for one look is pending."""
+        """Return the summaries of runs. Large files come last; slow ones are pending until a later call."""
         with self._lock:
             end_s = self._clock.monotonic_s() + (SUMMARY_S if self._has_looked else FIRST_S)
             self._has_looked = True
@@ -138,7 +138,7 @@ class RunLibrary:
 
 
 def digest_runs(runs: Sequence[FoundRun], *more: str) -> str:
-    """Return a short text that changes when one of the runs does, or what else there is."""
+    """Return a short text that changes with any of the runs, or with `more`."""
     digest = sha256(repr(more).encode())
     for run in runs:
         digest.update(f"{run.id} {run.signature}\n".encode("utf-8", "surrogateescape"))
@@ -210,7 +210,7 @@ def _folder(path: Path, id: str) -> Iterator[FoundRun]:
 
 
 def _signature(*paths: Path) -> Signature:
-    """Return the times and sizes of the files that there are; empty if the first is gone."""
+    """Return the times and sizes of the existing files, or nothing if the first is gone."""
     found: list[int] = []
     for place, path in enumerate(paths):
         try:

@@ -1,4 +1,4 @@
-"""Serves the viewer: its page, what the page asks of the folder of runs and recordings, and reports."""
+"""Serves the viewer: its page, the page's requests about runs and recordings, and reports."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ViewServer:
         await send_response(response, scope, receive, send)
 
     async def _dynamic(self, path: str, query: str, known: str) -> HttpResponse:
-        """Read what is asked for in a thread, one request at a time, so that the page stays responsive."""
+        """Read the requested data in a thread, one request at a time, to keep the page responsive."""
         if self._turn is None:
             self._turn = asyncio.Lock()
         async with self._turn:
@@ -129,7 +129,7 @@ def _static(path: str) -> HttpResponse:
 
 MAX_PAGE = 500
 KEPT = 6
-"""The number of recordings and comparisons to keep in memory: the most recently used."""
+"""The number of recordings and comparisons kept in memory, most recently used."""
 
 _WAY_BACK = b'<header>\n<p class="faint"><a href="/#/runs">\xe2\x86\x90 all runs</a></p>'
 
@@ -138,7 +138,7 @@ T = TypeVar("T")
 
 
 class ApiAnswer(Struct, frozen=True):
-    """The body of an answer, and the tag that stays the same as long as the body would."""
+    """The body of an answer, and a tag that changes with it."""
 
     body: bytes
     tag: str
@@ -146,7 +146,7 @@ class ApiAnswer(Struct, frozen=True):
 
 
 class ViewApi:
-    """Answers by path. What it reads is kept for as long as the files are unchanged."""
+    """Answers by path. Data is kept while the files are unchanged."""
 
     def __init__(self, library: RunLibrary) -> None:
         self._library = library
@@ -165,10 +165,10 @@ class ViewApi:
         }
 
     def answer(self, path: str, query: Query, known_tag: str = "") -> ApiAnswer | None:
-        """Return the answer to a request; None if the client has it, by its tag.
+        """Return the answer to a request, or None if the client's tag is current.
 
         Raises:
-            InputError: there is no such thing, or it cannot be read.
+            InputError: the thing does not exist or cannot be read.
         """
         route = self._routes.get(path)
         if route is None:
@@ -318,7 +318,7 @@ class ViewApi:
         return ApiAnswer(page.replace(b"<header>", _WAY_BACK, 1), tag, "text/html; charset=utf-8")
 
     def _keep(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
-        """Return what was made for a key, and forget what was asked for longest ago."""
+        """Return the new value for a key, and forget the least recently used one."""
         made: T = self._kept.pop(key) if key in self._kept else make()
         self._kept[key] = made
         for old in list(self._kept)[:-KEPT]:
@@ -327,11 +327,11 @@ class ViewApi:
 
 
 class _UnchangedError(Exception):
-    """The client has the answer already."""
+    """The client already has the answer."""
 
 
 def _new_tag(known: str, runs: Sequence[FoundRun], *more: str) -> str:
-    """Return the tag of an answer that depends on these runs. Raises _UnchangedError if the client knows it."""
+    """Return the tag of an answer that depends on these runs. Raises _UnchangedError if the client has it."""
     tag = digest_runs(runs, *more)
     if tag == known:
         raise _UnchangedError
@@ -339,7 +339,7 @@ def _new_tag(known: str, runs: Sequence[FoundRun], *more: str) -> str:
 
 
 def _sorted(runs: list[ListedRun], by: str) -> list[ListedRun]:
-    """Return runs in the order of a field, like `cost_usd`, or `-cost_usd` for the largest first; else as they are."""
+    """Return runs sorted by a field, like `cost_usd`, or `-cost_usd` for descending order; without one, unsorted."""
     name = by.removeprefix("-")
     if name not in ("id", "kind", "verdict", "cost_usd", "tokens", "took_s", "modified_at", "count"):
         return runs

@@ -33,7 +33,7 @@ MAX_PROBLEM_CHARS = 400
 class ListedRun(Struct, frozen=True, kw_only=True):
     """A run in the list. `took_s` is from the start of the first call to the end of the last one.
 
-    `count` is how many calls, cases, scenarios or steps it has, as `noun` says.
+    `count` is its number of calls, cases, scenarios or steps, named by `noun`.
     """
 
     id: str
@@ -62,7 +62,7 @@ def iso_time(seconds: float) -> str:
 
 
 def pending_run(id: str, modified_s: float, size_bytes: int) -> ListedRun:
-    """Return a run that was not looked at yet."""
+    """Return a run that was not read yet."""
     return ListedRun(id=id, kind="pending", modified_at=iso_time(modified_s), size_bytes=size_bytes, tone="busy")
 
 
@@ -99,7 +99,7 @@ def _of_folder(path: Path, run: ListedRun) -> ListedRun:
 
 
 class _Kind(Struct):
-    """The fields that tell the kinds of JSON files apart."""
+    """The fields that distinguish the kinds of JSON files."""
 
     explored: Raw | UnsetType = msgspec.UNSET
     scenarios: Raw | UnsetType = msgspec.UNSET
@@ -107,7 +107,7 @@ class _Kind(Struct):
 
 
 def kind_of(data: bytes) -> RunKind:
-    """Return which kind of run a file holds, by the names of its fields; a recording unless it is another one."""
+    """Return the kind of run in a file by its field names; the default is a recording."""
     try:
         found = decode(data, _Kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -130,7 +130,7 @@ def _of_file(path: Path, run: ListedRun) -> ListedRun:
 
 
 def load_recording(path: Path) -> Document:
-    """Return a recording, and change nothing on the disk.
+    """Return a recording without changing the disk.
 
     Raises:
         InputError: it cannot be read.
@@ -143,7 +143,7 @@ def load_recording(path: Path) -> Document:
 
 
 def summarize_recording(document: Document, run: ListedRun) -> ListedRun:
-    """Return what the list says of a recording that is loaded."""
+    """Return the list's summary of a loaded recording."""
     exchanges = [exchange for _, exchange in document]
     calls = [each for each in exchanges if not place_of(each)]
     tools = [exchange for _, exchange in each_exchange(document.tools)]
@@ -167,9 +167,9 @@ def summarize_recording(document: Document, run: ListedRun) -> ListedRun:
 
 
 def place_of(exchange: Exchange) -> str:
-    """Return the method and path of an exchange that is no model call, like `GET /v1/models`; else an empty text.
+    """Return the method and path of an exchange other than a model call, like `GET /v1/models`, or "".
 
-    Only such a request is decoded: those of models are long, and many.
+    Only such requests are decoded, because model requests are long and many.
     """
     is_plain = exchange.wire is not None and exchange.wire.protocol in (PLAIN_HTTP, WEBSOCKET)
     return exchange.http_place() if is_plain else ""
@@ -189,7 +189,7 @@ def _span_s(times: list[tuple[str | None, float]]) -> float:
 
 
 def end_ms(recorded_at: str) -> float | None:
-    """Return the time at which an exchange was recorded, in ms; None if that is no time."""
+    """Return the time at which an exchange was recorded in ms, or None if it is invalid."""
     try:
         found = datetime.fromisoformat(recorded_at)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Servers, proxies and transports that stand in for the vendors' HTTP APIs, so that programs need no change."""
+"""Servers, proxies and transports that stand in for the vendors' HTTP APIs, without a change to programs."""
 
 from offbook.lazy_names import lazy_names
 

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from offbook.wire.transport import InProcessTransport
 
     class Httpx2Transport(InProcessTransport, httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-        """What `transport_type(httpx2)` returns."""
+        """The transport that `transport_type(httpx2)` returns."""
 
     class HttpxTransport(InProcessTransport, httpx.BaseTransport, httpx.AsyncBaseTransport):
-        """What `transport_type(httpx)` returns."""
+        """The transport that `transport_type(httpx)` returns."""
 
 
 class InProcessCall:
-    """A call that was answered in this process: its answer, and what is to be noted when that has arrived, or has not.
+    """A call answered in this process: its answer, and the notes for its arrival or failure.
 
     A client that waits longer than `patience_s` for the answer, or for its end, has hung.
     """
@@ -57,12 +57,12 @@ class InProcessCall:
 
     @property
     def is_held(self) -> bool:
-        """Whether the answer may arrive later than it is due."""
+        """Whether the answer may arrive late."""
         attempt = None if self._accepted is None else self._accepted.attempt
         return attempt is not None and isinstance(attempt.fault, OrderFault)
 
     async def in_order(self, answer: Callable[[], Awaitable[object]]) -> None:
-        """Await the head of the answer, in the order that the fault plan says. The call is under way until its end."""
+        """Await the head of the answer in the order of the fault plan. The call is under way until its end."""
         attempt = None if self._accepted is None else self._accepted.attempt
         fault, hold = None if attempt is None else attempt.fault, self._start_in_order()
         try:
@@ -72,7 +72,7 @@ class InProcessCall:
             raise
 
     def start_blocking(self) -> None:
-        """Note that the thread waits for the answer, so that no other call of it can end before: it is not held."""
+        """Note that the thread waits for the answer: no other call of it can end before, so it is not held."""
         attempt = None if self._accepted is None else self._accepted.attempt
         self._start_in_order()
         if self._accepted is not None and attempt is not None and isinstance(attempt.fault, OrderFault):
@@ -80,7 +80,7 @@ class InProcessCall:
                 self._accepted.session.forgive(attempt)
 
     def _start_in_order(self) -> Hold:
-        """Note that the call is under way, if that matters, and return what holds its answer."""
+        """Note that the call is under way, if that matters, and return the hold on its answer."""
         accepted, attempt = self._accepted, None if self._accepted is None else self._accepted.attempt
         if accepted is None or attempt is None or attempt.site is None or not accepted.is_ordered:
             return hold_nothing
@@ -106,7 +106,7 @@ class InProcessCall:
                 accepted.left()
 
     def hang(self) -> None:
-        """Called when the client has waited for too long."""
+        """Handle a client that has waited for too long."""
 
 
 class InProcessClients(ABC):
@@ -114,14 +114,14 @@ class InProcessClients(ABC):
 
     @abstractmethod
     def accept(self, request: HttpRequest) -> InProcessCall | InProcessForwarder:
-        """Return the answer to a request, or what captures it if only the real API can answer.
+        """Return the answer to a request, or its capture if only the real API can answer.
 
         Raises:
             InputError: the call cannot be recorded under its key.
         """
 
     def keep(self) -> None:
-        """Called before `close` when an error leaves the block of a client: a recording stays as it was."""
+        """Keep a recording unchanged, before `close`, when an error leaves a client's block."""
 
     @abstractmethod
     def close(self) -> None:
@@ -143,10 +143,10 @@ class InProcessClients(ABC):
         return httpx2.Client(transport=self.transport(live=transport))
 
     def intercept(self, *hosts: str) -> InProcessInterception:
-        """Answer all requests of httpx, httpx2, requests and aiohttp in this process to the APIs of vendors.
+        """Answer all requests of httpx, httpx2, requests and aiohttp in this process to vendors' APIs.
 
-        Clients need not be told: those that were made before are answered, too. `hosts` are further ones, or patterns
-        like `*.example.org`. It lasts until the end of the block, or until `close`.
+        Clients may be created anywhere, even before. `hosts` are further hosts, or patterns like `*.example.org`. It
+        lasts until the end of the block, or until `close`.
 
         Raises:
             InputError: one of `hosts` is not a host.
@@ -179,12 +179,12 @@ class InProcessClients(ABC):
 
 
 class StandIn(InProcessClients, CallInspection):
-    """Answers HTTP clients of this process in the place of OpenAI, Anthropic, Gemini and Ollama, without a socket.
+    """Answers HTTP clients of this process in place of OpenAI, Anthropic, Gemini and Ollama, without a socket.
 
     `recording` is a path, a folder of recordings, or `sqlite:///path.db`; for `options` see WireOptions. Path and
-    headers decide what a request calls; its host is ignored. With `record`, calls that are not recorded go to the
-    address that the client requests, and are recorded. All its clients, of all threads and event loops, share one
-    position in the recording. It can be used again after `close`.
+    headers decide what a request calls; its host is ignored. With `record`, unrecorded calls go to the address that the
+    client requests, and are recorded. All its clients, of all threads and event loops, share one position in the
+    recording. It can be used again after `close`.
 
     Raises:
         InputError: an option is invalid, or a recording cannot be read.
@@ -212,7 +212,7 @@ class StandIn(InProcessClients, CallInspection):
         )
 
     def keep(self) -> None:
-        """Let a recording that is to be replaced stay as it was, because the run has failed."""
+        """Keep a recording that was to be replaced, because the run failed."""
         with self._lock:
             self._backend.keep_recording()
 

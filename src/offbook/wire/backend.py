@@ -1,4 +1,4 @@
-"""Builds sessions and the recorder from WireOptions, finds the session of a call, and shows what happened."""
+"""Builds sessions and the recorder from WireOptions, finds the session of a call, and reports calls."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _PREFIX = re.compile(r"/s/([^/]{1,2000})(/.*)?", re.DOTALL)
 
 
 def split_session_path(path: str) -> tuple[str, str]:
-    """Split a path into its session, unquoted and empty if it has none, and the path within the session."""
+    """Split a path into its unquoted session, or "", and the path within the session."""
     prefixed = _PREFIX.fullmatch(path) if path.startswith("/s/") else None
     return ("", path) if prefixed is None else (unquote(prefixed[1]), prefixed[2] or "/")
 
@@ -73,15 +73,15 @@ def session_prefix(name: str) -> str:
 
 
 MAX_NAMED_SESSIONS = 2
-"""How many sessions of a recording are remembered by name: enough to know whether there was only one."""
+"""The number of sessions of a recording remembered by name, enough to detect several."""
 
 
 class SessionTotals:
-    """Counts over all sessions that had a call.
+    """Counts over all sessions with calls.
 
-    `calls` counts calls, `cost_usd` is what the answers of real APIs have cost. `outcomes` counts the outcomes of all
-    attempts, `failures` the failures of real APIs that were recorded, by their descriptions, and `unrecorded` the calls
-    that could not be recorded, by the reasons. `faults` has the latest faults of all.
+    `calls` counts calls, `cost_usd` is the cost of real APIs' answers. `outcomes` counts the outcomes of all attempts,
+    `failures` the recorded failures of real APIs by description, and `unrecorded` the calls that could not be recorded
+    by reason. `faults` has the latest faults.
     """
 
     def __init__(self) -> None:
@@ -141,10 +141,10 @@ def _use(uses: dict[Tape, RecordingUse], tape: Tape, sessions: set[str], ids: Se
 
 
 class SessionRegistry:
-    """The sessions by name. A session is created when its name is first used, with the fault plan of the server.
+    """The sessions by name. A session is created on first use, with the server's fault plan.
 
-    `has_tools` says whether faults of tools can fire. Above 10,000 sessions, the one that was not used for the longest
-    time is deleted. `past` has the totals of deleted sessions.
+    `has_tools` says whether tool faults can fire. Above 10,000 sessions, the least recently used one is deleted. `past`
+    has the totals of deleted sessions.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class SessionRegistry:
         return self.named(request.headers.get(SESSION_HEADER, "")), request
 
     def named(self, name: str) -> WireSession:
-        """Return the session of that name, and create it if there is none."""
+        """Return the session of that name, created if necessary."""
         session = self._sessions.get(name)
         if session is None:
             return self.start(name, self._plan)
@@ -180,7 +180,7 @@ class SessionRegistry:
         return session
 
     def tools_of(self, session: WireSession) -> ProgramTools | None:
-        """Return what answers the function tools of the program of a session; None if they are not taken over."""
+        """Return the face for the function tools of a session's program, or None if they are not taken over."""
         tools = self._tools.get(session.name)
         if self._create_tools is not None and (tools is None or tools.session is not session):
             tools = self._tools[session.name] = self._create_tools(session)
@@ -188,11 +188,11 @@ class SessionRegistry:
 
     @property
     def program_tools(self) -> list[ProgramTools]:
-        """The function tools of the programs of all sessions, as far as somebody has asked about one."""
+        """The function tools of all sessions' programs that were asked about."""
         return list(self._tools.values())
 
     def find(self, name: str) -> WireSession | None:
-        """Return the session of that name, if there is one."""
+        """Return the session of that name, or None."""
         return self._sessions.get(name)
 
     def start(self, name: str, plan: FaultPlan) -> WireSession:
@@ -214,7 +214,7 @@ class SessionRegistry:
             session.follow(plan)
 
     def forget(self, name: str) -> bool:
-        """Delete a session, and return whether there was one of that name."""
+        """Delete a session, and return whether it existed."""
         session = self._sessions.pop(name, None)
         if session is not None:
             del self._by_use[name]
@@ -266,14 +266,14 @@ class WireBackend:
 
     @property
     def cache_counts(self) -> CacheCounts | None:
-        """What a shared recording was used for, by models and by tools; None if it is not shared."""
+        """The uses of a shared recording by models and by tools, or None if it is not shared."""
         tools = None if self._tool_recorder is None else self._tool_recorder.cache
         counts = None if self.cache is None else self.cache.counts
         return counts if counts is None or tools is None else counts.plus(tools.counts)
 
     @property
     def takes_tools(self) -> bool:
-        """Whether programs ask about the calls of their tools."""
+        """Whether programs ask about their tool calls."""
         return self._options.tools is not None
 
     @property
@@ -282,7 +282,7 @@ class WireBackend:
         return self.recorder is not None and self.recorder.got_no_answer
 
     def keep_recording(self) -> None:
-        """Let a recording that is to be replaced stay as it was, because the run has failed."""
+        """Keep a recording that was to be replaced, because the run failed."""
         for recorder in (self.recorder, self._tool_recorder):
             if recorder is not None:
                 recorder.keep()
@@ -298,9 +298,9 @@ class WireBackend:
                 recorder.close()
 
     def share_sessions(self, group: str) -> None:
-        """Let all processes of the group answer sessions as one, through the recording.
+        """Share sessions with all processes of the group through the recording.
 
-        Without effect if no answer depends on the calls before.
+        No effect if no answer depends on earlier calls.
 
         Raises:
             InputError: an answer does, and the recording is not in Redis.
@@ -310,7 +310,7 @@ class WireBackend:
 
     @property
     def replayed(self) -> RecordingSet | None:
-        """The recordings of which a run should use everything; None if it need not, as of a cache."""
+        """The recordings that a run should use completely, or None, as for a cache."""
         return self._recordings if self.cache is None and self._options.live_from is None else None
 
     def start(
@@ -343,7 +343,7 @@ class WireBackend:
         )
 
     def _open_tool_recorder(self) -> None:
-        """Open the recorder of a program's tools, and what answers before they run, if it records."""
+        """Open the recorder of a program's tools, and its source of earlier answers, if it records."""
         options = self._options
         if options.tools is None or options.record is None:
             return
@@ -370,7 +370,7 @@ class WireBackend:
         )
 
     def _tool_source(self, session: WireSession) -> RecordedTools | None:
-        """Return what has the recorded results of the tools of a session."""
+        """Return the source of recorded results for a session's tools."""
         if session.tool_script is not None:
             from offbook.wire.tools import SessionTools  # noqa: PLC0415 - only explored programs have scripts
 
@@ -432,7 +432,7 @@ def _open_recorder(options: WireOptions, rules: NormaliseRules) -> WireRecorder 
 
 
 def _recording_set(options: WireOptions, recorder: WireRecorder | None, latency: Latency) -> RecordingSet | None:
-    """Open what answers before, or instead of, the real APIs; None if nothing does."""
+    """Open the recordings that answer before, or instead of, the real APIs, or return None."""
     if recorder is None or options.record is None:
         default = DEFAULT_RESPONSE if options.default_response is None else options.default_response
         return RecordingSet(
@@ -449,7 +449,7 @@ def _recording_set(options: WireOptions, recorder: WireRecorder | None, latency:
 
 
 class CallInspection(Served):
-    """Shows the calls of a backend and their outcomes. Calls that name no session belong to the session `""`."""
+    """Shows the calls of a backend and their outcomes. Calls without a session name belong to the session `""`."""
 
     def __init__(self, backend: WireBackend) -> None:
         self._backend = backend
@@ -471,7 +471,7 @@ class CallInspection(Served):
 
     @property
     def log(self) -> Log:
-        """What the session without a name was served."""
+        """The log of the session without a name."""
         return self.session("").log
 
     def fired(self) -> list[PlannedFault]:
@@ -480,16 +480,16 @@ class CallInspection(Served):
 
     @property
     def got_no_answer(self) -> bool:
-        """Whether calls were made to real APIs, and none was answered."""
+        """Whether calls were made to real APIs and none was answered."""
         return self._backend.got_no_answer
 
     @property
     def cache_counts(self) -> CacheCounts | None:
-        """What a shared recording was used for; None if the recording is not shared."""
+        """The uses of a shared recording, or None if it is not shared."""
         return self._backend.cache_counts
 
     def totals(self) -> SessionTotals:
-        """Return the totals of all sessions, including deleted ones but for those of explored runs."""
+        """Return the totals of all sessions, including deleted ones, except those of explored runs."""
         return self._backend.sessions.past.plus(self._backend.sessions)
 
     def unused_exchanges(self) -> list[UnusedExchange]:
@@ -502,11 +502,11 @@ class CallInspection(Served):
 
     @property
     def mcp_names(self) -> Sequence[str]:
-        """The MCP servers that are stood in for."""
+        """The MCP servers with stand-ins."""
         return ()
 
     def overused_exchanges(self) -> list[OverusedExchange]:
-        """Return what a session was served more often than it was recorded. Call it before closing."""
+        """Return the exchanges that a session was served too often. Call it before closing."""
         return [
             OverusedExchange(each.key, describe_exchange(each.exchange), each.served, session.name)
             for session in self._backend.sessions
@@ -518,7 +518,7 @@ class CallInspection(Served):
         return self.log.unfired()
 
     def session(self, name: str) -> WireSession:
-        """Return the session of that name, and create it if there is none."""
+        """Return the session of that name, created if necessary."""
         return self._backend.sessions.named(name)
 
     def start_session(
@@ -533,15 +533,15 @@ class CallInspection(Served):
 
     @property
     def program_tools(self) -> list[ProgramTools]:
-        """The function tools of the programs of all sessions, as far as somebody has asked about one."""
+        """The function tools of all sessions' programs that were asked about."""
         return self._backend.sessions.program_tools
 
     def tools_of(self, session: WireSession) -> ProgramTools | None:
-        """Return what answers the function tools of the program of a session; None if they are not taken over."""
+        """Return the face for the function tools of a session's program, or None if they are not taken over."""
         return self._backend.sessions.tools_of(session)
 
     def end_session(self, name: str) -> None:
-        """Delete a session, if there is one of that name."""
+        """Delete a session, if it exists."""
         self._backend.sessions.forget(name)
 
     def follow(self, plan: FaultPlan) -> None:
@@ -552,13 +552,13 @@ class CallInspection(Served):
 logger = logging.getLogger("offbook.wire")
 
 ACCEPTED_CALL = "offbook.accepted_call"
-"""The key of an ASGI scope that holds the AcceptedCall, if the connection has accepted it already."""
+"""The key of an ASGI scope for the AcceptedCall, if the connection has already accepted it."""
 
 
 class AcceptedCall(Struct, frozen=True, gc=False):
-    """A call that its session has accepted. Without an `answer` only the real API can answer it.
+    """A call accepted by its session. Without an `answer` only the real API can answer it.
 
-    `attempt` is None if the session failed, and `answer` says so.
+    `attempt` is None if the session failed; `answer` then has the reason.
     """
 
     session: WireSession
@@ -573,7 +573,7 @@ class AcceptedCall(Struct, frozen=True, gc=False):
 
     @asynccontextmanager
     async def in_order(self) -> AsyncIterator[None]:
-        """Hold the answer as long as the fault plan says; send it in the block."""
+        """Hold the answer until the fault plan releases it; send it in the block."""
         if not self.is_ordered or self.attempt is None or self.attempt.site is None:
             yield
             return
@@ -581,7 +581,7 @@ class AcceptedCall(Struct, frozen=True, gc=False):
             yield
 
     def delivered(self) -> None:
-        """Note that the answer was sent while the client was there."""
+        """Note that the answer was sent while the client was connected."""
         if self.attempt is not None:
             self.session.delivered(self.attempt)
 

@@ -47,7 +47,7 @@ from offbook.wire.response import (
 
 T = TypeVar("T")
 DRIP_PIECES = 16
-"""The number of pieces in which a response that is not streamed drips."""
+"""The number of pieces in which an unstreamed response drips."""
 
 _ENDINGS: dict[str, ResponseEnding] = {"ConnectionError": "reset", "TimeoutError": "silence", "cut": "cut"}
 _EVENT_NAMES = {"anthropic": "content_block_delta", "bedrock": "contentBlockDelta", "bedrock_anthropic": "chunk"}
@@ -57,9 +57,9 @@ _INVALID_HEADER_TEXT = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 
 
 class FaultTarget(Struct, frozen=True):
-    """The call that a fault applies to: the request, its answer without the fault, and the response in that.
+    """The call that a fault applies to: the request, its answer without the fault, and the response in it.
 
-    In an exploration, every text that the fault injects carries the `mark`; elsewhere it is empty.
+    In an exploration, every injected text carries the `mark`; elsewhere it is empty.
     """
 
     parsed: ParsedRequest
@@ -68,7 +68,7 @@ class FaultTarget(Struct, frozen=True):
     mark: str = ""
 
     def marked(self, text: str) -> str:
-        """Return the text with the mark, if there is one."""
+        """Return the text with the mark, if any."""
         return add_mark(text, self.mark)
 
     @property
@@ -82,7 +82,7 @@ class FaultTarget(Struct, frozen=True):
 
 
 class _CountedWaits(SystemClock):
-    """A clock on which nobody waits: it counts how long somebody would have."""
+    """A clock without real waits, which counts their length."""
 
     def __init__(self) -> None:
         self.waited_ms = 0.0
@@ -93,11 +93,11 @@ class _CountedWaits(SystemClock):
 
 @singledispatch
 def apply_fault(fault: Fault | OrderFault, target: FaultTarget) -> HttpResponse:
-    """Return the answer that the client gets if `fault` applies to its call.
+    """Return the answer to the client with `fault` applied.
 
-    The fault is applied to the model's response. What it changes there is changed in the recorded bytes, or the
-    response is encoded in the call's protocol; an error becomes a response that makes a client raise the like. If the
-    fault waits, the answer is late. A call of plain HTTP has no such response, but it can fail and be late.
+    The fault is applied to the model's response. Its change is made in the recorded bytes, or the response is encoded
+    in the call's protocol; an error becomes a response that makes a client raise a corresponding error. If the fault
+    waits, the answer is late. A plain HTTP call has no such response, but can fail and be late.
     """
     parsed, clock = target.parsed, _CountedWaits()
     before: list[Response] = []
@@ -118,7 +118,7 @@ def apply_fault(fault: Fault | OrderFault, target: FaultTarget) -> HttpResponse:
 
 
 def _changed_response(target: FaultTarget, before: Response | None, after: Response) -> HttpResponse:
-    """Return the answer with the response `after`; it was made from `before`, or from nothing."""
+    """Return the answer with the response `after`, made from `before` or from nothing."""
     parsed, codec = target.parsed, target.codec
     clean = target.clean() if before is not None or parsed.request is None else None
     if clean is not None and (parsed.request is None or clean.status != 200 or clean.ending != "complete"):
@@ -135,7 +135,7 @@ def _late(answer: HttpResponse, delay_ms: float) -> HttpResponse:
 
 
 def _failed_response(error: ProviderError, target: FaultTarget, *, waited_ms: float) -> HttpResponse:
-    """Return the response that makes a client raise the like of `error`."""
+    """Return the response that makes a client raise an error like `error`."""
     match error:
         case MalformedResponseError():
             return whole_response(200, error.raw.encode("utf-8", "replace"), content_type=target.body_type)
@@ -173,9 +173,9 @@ def _(fault: HttpError, target: FaultTarget) -> HttpResponse:
 
 
 def _sendable(headers: dict[str, str], codec: Codec) -> dict[str, str]:
-    """Drop the headers whose names HTTP does not allow, and replace characters that it does not allow by `?`.
+    """Drop headers with invalid names, and replace invalid characters by `?`.
 
-    AWS has a header of its own for how long to wait.
+    AWS has its own header for the wait.
     """
     named = {name: value for name, value in headers.items() if _HEADER_NAME.fullmatch(name)}
     wait_s = retry_after_s(named, now=SYSTEM_CLOCK.utc_now()) if codec.name.startswith("bedrock") else None
@@ -213,7 +213,7 @@ def _(fault: StreamTruncate, target: FaultTarget) -> HttpResponse:
         return clean
     sent = fault.paced(split_events(clean)) if clean.is_streamed else _first_half(clean)
     last_ms = sent[-1][0] if sent else 0.0
-    match fault.ending:
+    match fault.ending_on_wire:
         case "clean":
             return replace(clean, frames=sent, end_ms=last_ms)
         case "error_event":
@@ -260,9 +260,9 @@ def _in_pieces(data: bytes) -> tuple[Frame, ...]:
 
 
 def end_as_recorded(fault: AnyFault, answer: HttpResponse) -> HttpResponse:
-    """Return the bytes of a call that failed in the middle of them, ended as the fault says."""
+    """Return the bytes of a call that failed midway, ended as the fault says."""
     match fault:
-        case StreamTruncate(ending=ending) if ending in _ENDINGS:
+        case StreamTruncate(ending_on_wire=ending) if ending in _ENDINGS:
             silent_ms = float("inf") if ending == "TimeoutError" else answer.end_ms
             return replace(answer, ending=_ENDINGS[ending], end_ms=silent_ms)
         case _:
@@ -273,7 +273,7 @@ _RETRY_HEADERS = frozenset(("retry-after", "retry-after-ms"))
 
 
 def with_retry_after(answer: HttpResponse, retry_after_ms: float | None) -> HttpResponse:
-    """Add `retry-after-ms` to an error response that does not say how long to wait, unless it is None."""
+    """Add `retry-after-ms` to an error response without a wait, unless it is None."""
     is_error = answer.status is not None and answer.status >= 400
     if retry_after_ms is None or not is_error or _RETRY_HEADERS & answer.headers.keys():
         return answer

@@ -1,4 +1,4 @@
-"""The options of servers and in-process clients: what answers calls, which faults fire, and what is recorded."""
+"""The options of servers and in-process clients: the source of answers, the faults, and recording."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class ServingOptions(StandInOptions, total=False):
 
 
 class ProgramToolOptions(Struct, frozen=True, kw_only=True):
-    """How the function tools of a program are answered: all run for real if `run_all`, else those that `run` names.
+    """The handling of a program's function tools: all run for real if `run_all`, else those in `run`.
 
-    Those that change something, `effects`, are refused where others run because their results cannot be rebuilt.
+    Tools in `effects` change something. They are refused where others run because their results cannot be rebuilt.
     """
 
     run_all: bool = False
@@ -80,7 +80,7 @@ class ProgramToolOptions(Struct, frozen=True, kw_only=True):
         )
 
     def runs(self, tool: str) -> bool:
-        """Return whether a tool runs for real, whatever is recorded."""
+        """Return whether a tool runs for real, even if it is recorded."""
         return self.run_all or tool in self.run
 
 
@@ -151,13 +151,13 @@ class WireOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def is_strict(self) -> bool:
-        """Whether a call that is not recorded is refused."""
+        """Whether an unrecorded call is refused."""
         if self.strict is not None:
             return self.strict
         return self.recording is not None and self.default_response is None
 
     def check(self) -> None:
-        """Check that the options fit together.
+        """Check that the options are compatible.
 
         Raises:
             InputError: there is nothing to answer with, or two options exclude each other.
@@ -198,11 +198,11 @@ class WireOptions(Struct, frozen=True, kw_only=True):
 def parse_fault_plan(
     faults: Iterable[str | PlannedFault] | FaultPlan, *, has_tools: bool = False, can_crash: bool = False
 ) -> FaultPlan:
-    """Return `faults` as a plan; NO_FAULTS if there are none.
+    """Return `faults` as a plan, or NO_FAULTS.
 
     Raises:
-        InputError: a line cannot be parsed, or is for a tool and the server does not have tools, or is a crash and
-            nobody would start the program again.
+        InputError: a line cannot be parsed, is for a tool of a server without tools, or is a crash and nothing would
+            restart the program.
     """
     if isinstance(faults, str):
         raise InputError("expected a list of faults, got a str", source="faults", hint=f"[{faults!r}]")

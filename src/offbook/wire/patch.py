@@ -1,11 +1,11 @@
-"""Changes a model's response in the bytes that were recorded: what a fault does not change stays as it was.
+"""Changes a model's response in its recorded bytes, and keeps everything else that a fault does not change.
 
-The bytes are JSON documents: one in a whole answer, one in each event of a stream. Three things can change in them.
-Text and the arguments of tool calls are replaced where a document has the old ones. In a stream they come in pieces:
-those before the change stay, the piece in which it starts gets all the rest, and later ones are emptied. Finish reason
-and usage are replaced where the codec itself would write another value for the changed response.
+The bytes are JSON documents: one in a whole answer, one in each event of a stream. Three things can change. Text and
+tool-call arguments are replaced where a document has the old ones. In a stream they come in pieces: pieces before the
+change stay, the piece in which it starts gets all the rest, and later ones are emptied. Finish reason and usage are
+replaced where the codec itself would write another value for the changed response.
 
-Nothing here knows a protocol. Instead, what was changed is decoded again: if that is not the changed response, the
+Nothing here knows a protocol. Instead, the changed bytes are decoded again: if they are not the changed response, the
 recorded bytes cannot be patched, and the caller encodes the response anew.
 """
 
@@ -31,13 +31,13 @@ _OBJECT_KEYS = frozenset(("arguments", "args", "input"))
 _REMOVED = object()
 
 _Path: TypeAlias = tuple[str, ...]
-"""Where a value is in a document: the names of its fields, without the positions in lists."""
+"""The path of a value in a document: field names, without positions in lists."""
 
 
 def patch_response(clean: HttpResponse, before: Response, after: Response, codec: Codec) -> HttpResponse | None:
-    """Return `clean`, the answer that holds `before`, with `after` instead; None if that cannot be done.
+    """Return `clean`, the answer that holds `before`, with `after` instead, or None if that is impossible.
 
-    Reasoning must not change, nor which tools are called.
+    The reasoning and the called tools must be equal.
     """
     if before == after:
         return clean
@@ -53,12 +53,12 @@ def patch_response(clean: HttpResponse, before: Response, after: Response, codec
 
 
 def _skeleton(response: Response) -> tuple[Any, ...]:
-    """Return what a patch cannot change."""
+    """Return the parts that a patch cannot change."""
     return response.reasoning, [(call.tool, call.id) for call in response.tool_calls]
 
 
 def _meaning(response: Response) -> tuple[Any, ...]:
-    """Return what a client reads from a response. Of arguments that are not JSON, only that they are not."""
+    """Return the meaning of a response for a client. Invalid JSON arguments count only as invalid."""
     calls = [(call.tool, call.args, call.raw_arguments is None) for call in response.tool_calls]
     return response.content, response.finish_reason, calls
 
@@ -84,7 +84,7 @@ def _decode(answer: HttpResponse, codec: Codec) -> Response:
 
 
 class _Changes(Struct, frozen=True):
-    """What to replace in a document: pieces of text and of arguments, whole arguments, and fields by their paths."""
+    """The replacements in a document: pieces of text and of arguments, whole arguments, and fields by path."""
 
     texts: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, str] = field(default_factory=dict)
@@ -123,13 +123,15 @@ class _Changes(Struct, frozen=True):
 
 
 def _has_arguments(call: ToolCall, text: str) -> bool:
-    """Return whether `text` are the arguments of the call, however they are written."""
+    """Return whether `text` are the arguments of the call in any notation."""
     parsed = ToolCall.parse(call.tool, text)
     return (parsed.args, parsed.raw_arguments) == (call.args, call.raw_arguments)
 
 
 def _changed_arguments(text: str, before: ToolCall, after: ToolCall) -> str:
-    """Return the arguments of `after`. If they are those of `before` cut off, so is `text`, in the same proportion."""
+    """Return the arguments of `after`. If they are truncated arguments of `before`, truncate `text` in the same
+    proportion.
+    """
     cut = after.raw_arguments
     if cut is None or not before.arguments.startswith(cut):
         return after.arguments
@@ -168,7 +170,7 @@ def _empty_documents(response: Response, codec: Codec, *, stream: bool) -> list[
 
 
 def _differences(old: Any, new: Any, path: _Path = ()) -> Iterator[tuple[_Path, tuple[Any, Any]]]:
-    """Yield the values of `old` that `new` has not, by their paths, with what it has instead."""
+    """Yield the changed values of `old` by path, with their new values."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name, value in old.items():
             yield from _differences(value, new.get(name, _REMOVED), (*path, name))
@@ -188,7 +190,7 @@ class _Pieces:
         self._read, self._has_changed = 0, False
 
     def next(self, piece: str) -> str:
-        """Return what the next piece becomes."""
+        """Return the replacement of the next piece."""
         start, self._read = self._read, self._read + len(piece)
         if self._read <= self._same:
             return piece
@@ -235,7 +237,7 @@ def _argument_pieces(deltas: Sequence[StreamDelta], before: Response, after: Res
 
 
 def _patch_frame(frame: bytes, changes: _Changes) -> bytes:
-    """Return the frame with the changes, and the very same bytes if there are none in it."""
+    """Return the frame with the changes, or the identical bytes without any."""
     event, document = _document(frame)
     changed: JsonObject | None = changes.apply(document)
     if changed is None or changed == document:
@@ -249,7 +251,7 @@ def _patch_frame(frame: bytes, changes: _Changes) -> bytes:
 
 
 def _document(frame: bytes) -> tuple[str, Any]:
-    """Return the name of the event and the JSON object in a frame; None if it holds none, like `[DONE]`."""
+    """Return the event name and the JSON object in a frame, or None without one, as for `[DONE]`."""
     if (message := binary_frame(frame)) is not None:
         return "", orjson.loads(message.data)
     if frame.startswith(b"{"):

@@ -52,10 +52,9 @@ def prepare_response(answer: HttpResponse) -> PreparedResponse:
 
 
 class AnswerEncoder:
-    """Encodes what a recording answers as HTTP responses, each once for all calls of a kind.
+    """Encodes recorded answers as HTTP responses, each once for all calls of a kind.
 
-    `default_response` is the text of a model that has nothing else to say. `parser` parses requests by the rules of the
-    recording.
+    `default_response` is the model's default text. `parser` parses requests by the recording's rules.
     """
 
     def __init__(self, tape: Tape, *, latency: Latency, default_response: str = DEFAULT_RESPONSE) -> None:
@@ -117,7 +116,7 @@ class AnswerEncoder:
 
 
 class RecordingUse(Struct, frozen=True):
-    """What sessions used of one recording: the names of the first sessions, and the ids of the exchanges served."""
+    """The uses of one recording: the first sessions' names, and the ids of the served exchanges."""
 
     sessions: set[str]
     ids: set[int]
@@ -126,8 +125,8 @@ class RecordingUse(Struct, frozen=True):
 class RecordingSet:
     """The recordings of a backend, by session name.
 
-    A folder answers each session from all its recordings, also of its subfolders. A session whose name is the path of
-    one of them there, without `.json`, is answered from that one alone.
+    A folder answers each session from all its recordings, including subfolders. A session named like the path of one of
+    them, without `.json`, is answered from that one alone.
 
     Raises:
         InputError: a recording cannot be read, or both or neither of the two sources are given.
@@ -160,9 +159,9 @@ class RecordingSet:
         return self._encoders[session]
 
     def left_after(self, uses: Mapping[Tape, RecordingUse]) -> list[UnusedExchange]:
-        """Return what sessions did not use, tape by tape; everything if none is in use.
+        """Return the exchanges that sessions did not use, tape by tape; all of them without a session.
 
-        An exchange of two tapes is used if one served it. Its recording is the file in a folder.
+        An exchange of two tapes is used if either served it. In a folder, its recording is the file.
         """
         uses = uses or {self._whole.tape: RecordingUse(set(), set())}
         known = [(tape, stored) for tape, use in uses.items() for stored in tape.reader if stored.id in use.ids]
@@ -184,8 +183,9 @@ class RecordingSet:
     def tools_left_after(
         self, uses: Mapping[Tape, RecordingUse], *, servers: Iterable[str] = ()
     ) -> list[UnusedExchange]:
-        """Return the tool calls that no program used, tape by tape; all if none has asked. Those of MCP `servers`, and
-        what was recorded of others, are not a program's own."""
+        """Return the tool calls that no program used, tape by tape; all of them if none has asked. Tools of MCP
+        `servers`, and other recorded tools, are not a program's own.
+        """
         uses, of_servers = uses or {self._whole.tape: RecordingUse(set(), set())}, tuple(f"{name}." for name in servers)
         unused: list[UnusedExchange] = []
         for tape, use in uses.items():
@@ -199,10 +199,10 @@ class RecordingSet:
         return unused
 
     def needs_positions(self) -> bool:
-        """Return whether an answer depends on the calls before, so that processes must share how far sessions are.
+        """Return whether an answer depends on earlier calls, so that processes must share their positions.
 
         Raises:
-            InputError: it does, and the recording is not in Redis, through which they could.
+            InputError: it does, and the recording is not in Redis.
         """
         reader, seen = self._whole.tape.reader, set[str | None]()
         for stored in reader:
@@ -266,8 +266,8 @@ def _unshared_error(stored: StoredExchange[Exchange], *, source: str) -> InputEr
 class UnusedExchange(Struct, frozen=True):
     """An exchange that no session was served: its key, and its position in the key's list from 0.
 
-    `about` describes it: the model and its last message, or `GET /v1/models`. `recording` is where it is recorded;
-    `session` is the session that was answered from there, empty if there were several.
+    `about` describes it: the model and its last message, or `GET /v1/models`. `recording` is its location; `session` is
+    the single session that was answered from there, or "".
     """
 
     key: str
@@ -287,7 +287,7 @@ class OverusedExchange(Struct, frozen=True):
 
 
 def describe_exchange(exchange: Exchange | ToolExchange) -> str:
-    """Describe an exchange: `gpt-4o: What is the weather?`, `GET /v1/models`, or its answer if no request is recorded.
+    """Describe an exchange: `gpt-4o: What is the weather?`, `GET /v1/models`, or its answer without a recorded request.
 
     A tool call is described by its arguments. Control characters are escaped.
     """

@@ -23,8 +23,10 @@ from offbook.messages import JsonObject, Request
 from offbook.providers.aws_signature import SIGNED_SCHEME
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
+from offbook.recording.redact.rules import note_credentials
 from offbook.schema_errors import explain_msgspec_error
 from offbook.vendors import (
+    CREDENTIAL_HEADERS,
     CREDENTIAL_QUERY,
     MIN_WEAK_CREDENTIAL_CHARS,
     SECRET_QUERY,
@@ -74,7 +76,7 @@ _SIGNATURE = re.compile(r"(?:Credential|Signature)=([^/,\s]+)")
 
 
 def credentials_of(request: HttpRequest) -> tuple[str, ...]:
-    """Return the secrets that a request carries to prove who sends it: in headers, cookies and the query."""
+    """Return a request's authentication secrets, from headers, cookies and the query."""
     found = [value for name, value in parse_qsl(request.query) if _is_credential(name.lower(), value)]
     for name, value in request.headers.items():
         if name.lower() == "cookie":
@@ -89,8 +91,23 @@ def credentials_of(request: HttpRequest) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, found)))
 
 
+_KEY_HEADERS = (*sorted(CREDENTIAL_HEADERS), "sec-websocket-protocol")
+MAX_SEEN_KEYS = 1_000
+_seen_keys: set[tuple[str | None, ...]] = set()
+
+
+def note_credentials_of(request: HttpRequest) -> None:
+    """Remember the credentials of a request, which are not to be printed; quick if its key has been seen."""
+    keys = (request.query, *map(request.headers.get, _KEY_HEADERS))
+    if keys not in _seen_keys:
+        if len(_seen_keys) >= MAX_SEEN_KEYS:
+            _seen_keys.clear()
+        _seen_keys.add(keys)
+        note_credentials(credentials_of(request))
+
+
 def _is_credential(name: str, value: str) -> bool:
-    """Return whether a parameter of a query proves who sends a request."""
+    """Return whether a query parameter authenticates a request."""
     is_weak = name in CREDENTIAL_QUERY and len(value) >= MIN_WEAK_CREDENTIAL_CHARS and any(map(str.isdigit, value))
     return name in SECRET_QUERY or name.replace("_", "-").endswith(("-key", "-token", "-secret")) or is_weak
 
@@ -104,7 +121,7 @@ def is_key_subprotocol(name: str) -> bool:
 
 
 def subprotocol_key(offered: str) -> str:
-    """Return the key in the subprotocols that a WebSocket client offers; empty if there is none."""
+    """Return the key in a WebSocket client's offered subprotocols, or ""."""
     names = (name.strip() for name in offered.split(","))
     return next((name.removeprefix(_KEY_SUBPROTOCOL) for name in names if is_key_subprotocol(name)), "")
 
@@ -131,8 +148,9 @@ Operation = Literal["generate", "count_tokens", "embed", "models", "other"]
 
 
 class ApiRoute(Struct, frozen=True):
-    """The endpoint that a path belongs to. `protocol` names the codec of a `generate`; others are plain HTTP, or one
-    exchange of a WebSocket."""
+    """The endpoint of a path. `protocol` names the codec of a `generate`; others are plain HTTP, or one exchange of a
+    WebSocket.
+    """
 
     vendor: VendorName
     operation: Operation
@@ -191,7 +209,7 @@ def route_of(method: str, path: str, headers: Mapping[str, str]) -> ApiRoute:
 
 
 def _cloud_at(path: str) -> VendorName | None:
-    """Return the cloud that serves the models of others at such a path; None if it is the vendor itself."""
+    """Return the cloud that serves others' models at such a path, or None for the vendor itself."""
     if path.startswith("/openai/"):
         return "azure"
     return "vertex" if _VERTEX_PATH.match(path) else None
@@ -216,7 +234,7 @@ _BOUNDARY = re.compile(r'multipart/[^;]+;.*boundary="?([^";\s]+)"?', re.IGNORECA
 
 
 class SentRequest(Struct, frozen=True, dict=True):
-    """A model request as it was sent: the protocol of its path, its path with the query, and its body.
+    """A model request as sent: the protocol of its path, its path with the query, and its body.
 
     It is judged once: clients repeat requests, and their parser keeps them.
     """
@@ -226,7 +244,7 @@ class SentRequest(Struct, frozen=True, dict=True):
     body: bytes
 
     def refusal(self, *, has_real_answers: bool) -> Refusal | None:
-        """Return how the vendor refuses the request; None if it does not, as far as that is known."""
+        """Return the vendor's refusal of the request, or None if no rule applies."""
         return self._refusal_after_real_answers if has_real_answers else self._refusal
 
     @cached_property
@@ -248,11 +266,11 @@ class SentRequest(Struct, frozen=True, dict=True):
 
 
 class ParsedRequest(Struct, frozen=True):
-    """A parsed request. `fields` is its content as canonical JSON, `request_hash` the fingerprint of that.
+    """A parsed request. `fields` is its content as canonical JSON, `request_hash` its fingerprint.
 
-    `request` is set if a codec has decoded it. If a codec should have and could not, `problem` says why.
-    `wants_usage` and `is_array` are options of streaming clients that are not part of the fingerprint. `is_message` if
-    it was sent over a WebSocket, after the handshake. `sent` is set if the path is that of a model call.
+    `request` is set if a codec decoded it; `problem` is the reason why a codec failed. `wants_usage` and `is_array` are
+    options of streaming clients outside the fingerprint. `is_message` if it was sent over a WebSocket after the
+    handshake. `sent` is set if the path is a model call's.
     """
 
     route: ApiRoute
@@ -286,7 +304,7 @@ class ParsedRequest(Struct, frozen=True):
 
     @property
     def model(self) -> str:
-        """The model that the request names; empty if it names none."""
+        """The model that the request names, or ""."""
         if self.request is not None:
             return self.request.model
         body = self.body
@@ -370,7 +388,7 @@ def _wants_usage(body: JsonObject) -> bool:
 
 
 def _parse_packed(request: HttpRequest, route: ApiRoute, *, problem: str) -> ParsedRequest:
-    """Parse a request whose body cannot be unpacked. It is known by its digest, as it may hold secrets."""
+    """Parse a request whose body cannot be unpacked. Only its digest is kept, because it may hold secrets."""
     encoding, digest = request.headers["content-encoding"], sha256(request.body).hexdigest()
     body = orjson.dumps({"content-encoding": encoding, "sha256": digest})
     return _parse_plain_http(replace(request, body=body), route, problem=problem)
@@ -396,7 +414,7 @@ def _parse_plain_http(request: HttpRequest, route: ApiRoute, *, problem: str = "
 
 
 def query_without_secrets(query: str) -> str:
-    """Return a query with its `?`, without the parameters that hold a key; empty if nothing is left."""
+    """Return a query with its `?`, without parameters that hold a key, or "" if it is empty."""
     pairs = parse_qsl(query, keep_blank_values=True)
     encoded = urlencode([(name, value) for name, value in pairs if name.lower() not in SECRET_QUERY])
     return f"?{encoded}" if encoded else ""
@@ -422,7 +440,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def read_body(body: object, shape: type[T], *, place: str = "") -> T:
-    """Convert a JSON object to `shape`. Its fields may also be named as in Python; other fields are ignored.
+    """Convert a JSON object to `shape`. Fields may also have their Python names; unknown fields are ignored.
 
     `place` is the path of the object in the body.
 

@@ -36,7 +36,7 @@ _PLAIN_HEADER = re.compile(r"(?!connection:)[a-z0-9-]+: [\x20-\x7e]*")
 def http_bytes(status: int | None, headers: Mapping[str, str], body: bytes, *, is_streamed: bool) -> bytes | None:
     """Return head and body in HTTP/1.1. A streamed body is one chunk; else the headers must hold its length.
 
-    Returns None if the status or a header needs the checks of the server.
+    Returns None if the status or a header needs the server's checks.
     """
     line = None if status is None or status in STATUSES_WITHOUT_BODY else _STATUS_LINES.get(status)
     lines = [f"{name}: {value}" for name, value in headers.items()]
@@ -51,7 +51,7 @@ def http_bytes(status: int | None, headers: Mapping[str, str], body: bytes, *, i
 
 ResponseEnding = Literal["complete", "cut", "reset", "silence", "closed"]
 Frame: TypeAlias = tuple[float, bytes]
-"""Bytes, and when they are due, in ms since the request."""
+"""Bytes with their due time, in ms since the request."""
 
 JSON_TYPE = "application/json"
 _LENGTH_HEADERS = frozenset(("content-length", "transfer-encoding"))
@@ -60,11 +60,10 @@ _LENGTH_HEADERS = frozenset(("content-length", "transfer-encoding"))
 class HttpResponse(Struct, frozen=True, dict=True):
     """A response to a client.
 
-    Frames are due in order. After the last one the response ends at `end_ms`: `complete`; `cut` by a close without
-    the end of the body; by a `reset` of the connection; or in `silence`, until the client leaves or `end_ms` has
-    passed. One that is `closed` ends with a close frame of a WebSocket. A response without a `status` sends nothing
-    before it ends. With `live`, what that yields is sent after the
-    frames, as it comes, until it ends.
+    Frames are due in order. After the last one the response ends at `end_ms`: `complete`; `cut` by a close without the
+    end of the body; by a `reset` of the connection; or in `silence`, until the client leaves or `end_ms` has passed.
+    One that is `closed` ends with a WebSocket close frame. A response without a `status` sends nothing before it ends.
+    Frames of `live` are sent after the others, as they arrive.
     """
 
     status: int | None
@@ -87,7 +86,7 @@ class HttpResponse(Struct, frozen=True, dict=True):
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """The headers, with a content length if it is known from the start, and without any other framing header."""
+        """The headers, with a content length if it is known from the start, and without other framing headers."""
         headers = self.headers
         if not _LENGTH_HEADERS.isdisjoint(headers):
             headers = {name: value for name, value in headers.items() if name not in _LENGTH_HEADERS}
@@ -98,19 +97,19 @@ class HttpResponse(Struct, frozen=True, dict=True):
 
     @cached_property
     def immediate_bytes(self) -> bytes | None:
-        """Head and body in HTTP/1.1, if the response is due at once and complete; else None."""
+        """Head and body in HTTP/1.1, if the response is immediate and complete; else None."""
         due_ms, body = self.frames[0] if self.frames else (0.0, b"")
         if not self.is_single_frame or due_ms > 0:
             return None
         return http_bytes(self.status, self.sent_headers, body, is_streamed=self.is_streamed)
 
     def delayed(self, delay_ms: float) -> HttpResponse:
-        """Return the same response, with all of it due in `delay_ms`."""
+        """Return the response with all of it due in `delay_ms`."""
         frames = tuple((delay_ms, data) for _, data in self.frames)
         return replace(self, frames=frames, end_ms=delay_ms)
 
     def merged(self) -> HttpResponse:
-        """Return the same response, with frames that are due at the same time joined to one."""
+        """Return the response with simultaneous frames joined."""
         frames = tuple(
             (at_ms, b"".join(data for _, data in group)) for at_ms, group in groupby(self.frames, key=itemgetter(0))
         )
@@ -118,7 +117,7 @@ class HttpResponse(Struct, frozen=True, dict=True):
 
 
 NO_ANSWER = HttpResponse(None, ending="silence", end_ms=float("inf"))
-"""What a program gets that was killed."""
+"""The answer to a program that was killed."""
 
 
 def whole_response(
@@ -132,7 +131,7 @@ def whole_response(
 def split_events(answer: HttpResponse) -> tuple[Frame, ...]:
     """Split the body into one event a frame, due when the last of its bytes is.
 
-    A body that consists of neither events nor JSON lines keeps its frames.
+    A body without events and JSON lines keeps its frames.
     """
     splitter = splitter_for(answer.headers.get("content-type", ""))
     events = [(at_ms, event) for at_ms, data in answer.frames for event in splitter.feed(data)]
@@ -141,7 +140,7 @@ def split_events(answer: HttpResponse) -> tuple[Frame, ...]:
 
 
 def stream_events(answer: HttpResponse, *, is_array: bool) -> tuple[Frame, ...]:
-    """Return the events of a streamed response. The items of a JSON array become events that are due at its end."""
+    """Return the events of a streamed response. Items of a JSON array become events due at its end."""
     content = answer.content if is_array else b""
     if not content.lstrip().startswith(b"["):
         return split_events(answer)
@@ -164,7 +163,7 @@ _WITH_USAGE_OPTION = ("openai_chat", "openai_completions")
 
 
 def has_wire_bytes(exchange: Exchange, parsed: ParsedRequest) -> bool:
-    """Return whether the exchange holds the bytes that answer the request: of its protocol, streamed as it wants."""
+    """Return whether the exchange holds bytes that answer the request: of its protocol, and streamed if it streams."""
     wire = exchange.wire
     if wire is None or wire.protocol != parsed.route.protocol:
         return False
@@ -203,7 +202,7 @@ def encode_exchange(exchange: Exchange, parsed: ParsedRequest) -> HttpResponse:
 def encode_model_response(
     response: Response, deltas: Iterable[StreamDelta], parsed: ParsedRequest, codec: Codec
 ) -> HttpResponse:
-    """Encode a response in the protocol of the request, streamed if the request asks for a stream."""
+    """Encode a response in the request's protocol, streamed if requested."""
     if not parsed.is_streamed:
         return _encode_whole_response(response, parsed, codec)
     return encode_streamed_response(response, [(0.0, delta) for delta in deltas], parsed, codec)
@@ -215,7 +214,7 @@ def _encode_whole_response(response: Response, parsed: ParsedRequest, codec: Cod
 
 
 def _response_id(parsed: ParsedRequest) -> str:
-    """Return an id that differs between the responses of a run: clients treat two messages of one id as the same."""
+    """Return a unique response id for the run, because clients treat two messages of one id as equal."""
     return parsed.request_hash[:ID_CHARS]
 
 
@@ -267,7 +266,7 @@ def _array_frames(frames: list[Frame]) -> Iterator[Frame]:
 
 
 def array_piece(event: bytes, *, is_first: bool, is_last: bool) -> bytes:
-    """Convert a server-sent event to a piece of such an array."""
+    """Convert a server-sent event to a piece of a JSON array."""
     data = event.removeprefix(b"data: ").rstrip()
     return (b"[" if is_first else b",\r\n") + data + (b"]" if is_last else b"")
 
@@ -275,7 +274,7 @@ def array_piece(event: bytes, *, is_first: bool, is_last: bool) -> bytes:
 def error_response(
     codec: Codec, status: int, message: str, *, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
-    """Encode an error in the vendor's format. AWS names its kind in a header, too."""
+    """Encode an error in the vendor's format. AWS also names its kind in a header."""
     body = codec.encode_error(status, message)
     kind = {"x-amzn-errortype": body["__type"]} if "__type" in body else {}
     all_headers = _request_id_header(codec, NO_ID) | kind | dict(headers or {})
@@ -298,12 +297,12 @@ _RETRYABLE_STATUSES = frozenset((408, 409, 429))
 
 
 def is_retryable(answer: HttpResponse) -> bool:
-    """Return whether a client retries after such an answer: none, a broken one, or a server error."""
+    """Return whether a client retries after this answer: none, a broken one, or a server error."""
     if answer.status is None or answer.ending != "complete":
         return True
     return answer.status in _RETRYABLE_STATUSES or answer.status >= 500
 
 
 def spoils_answer(fault: AnyFault | AnyOrderFault | None, answer: HttpResponse) -> bool:
-    """Return whether a client retries after `answer`, which `fault` has changed if it is not None."""
+    """Return whether a client retries after `answer`, which `fault` has changed unless it is None."""
     return is_retryable(answer) or (fault is not None and fault.breaks_response)

@@ -36,11 +36,11 @@ from offbook.session.script import ModelScript, OnMiss, Script, ScriptedModels, 
 from offbook.session.session import NO_FAULTS, Session
 from offbook.session.sources import RecordedModels, RecordedTools
 from offbook.text import shorten
-from offbook.tools.effects import Effect, ToolDeclaration
+from offbook.tools.effects import Effect, ToolDeclaration, split_reached
 from offbook.vendors import codec_of
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
 from offbook.wire.recordings import AnswerEncoder
-from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser
+from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, note_credentials_of
 from offbook.wire.response import (
     NO_ANSWER,
     HttpResponse,
@@ -72,20 +72,19 @@ _MISS_HINTS: dict[MismatchKind, str] = {
 MAX_ERROR_CHARS = 4_000
 MAX_EFFECTS = 100_000
 CALL_BYTES = 1_000
-"""About what a call takes besides its request."""
+"""The approximate memory of a call without its request."""
 
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
-"""How much of model requests is remembered, over all sessions: the latest. Calls before them are, without requests."""
+"""The memory of remembered model requests over all sessions, latest first. Earlier calls lose their requests."""
 
 
 class CallAttempt(Struct, frozen=True, gc=False):
-    """One attempt of a call. `number` counts the requests of the session; `fault` is to be applied to this one.
+    """One attempt of a call. `number` counts the requests of the session; `fault` applies to this one.
 
     `call` counts the model calls of the session, and is 0 for other requests; `attempt_number` counts the attempts of
-    one call. `site` is where a fault plan finds it, if it is a model call. In an exploration, the texts of the fault
-    carry the `mark`. `refusal` is how its vendor refuses the
-    request.
+    one call. `site` is a model call's place in fault plans. In an exploration, the fault's texts carry the `mark`.
+    `refusal` is the vendor's refusal of the request.
     """
 
     parsed: ParsedRequest
@@ -100,7 +99,7 @@ class CallAttempt(Struct, frozen=True, gc=False):
     refusal: Refusal | None = None
 
     def content(self, exchange: Exchange | None) -> CallContent | None:
-        """Return the messages of a model call that the exchange answers; None for other requests."""
+        """Return the messages of a model call that the exchange answers, or None for other requests."""
         request = self.parsed.request
         if request is None:
             return None
@@ -124,17 +123,18 @@ FAULTED_OPERATIONS = ("generate", "embed")
 
 
 WireOutcome = Literal["served", "fault", "default", "continued", "synthetic", "recorded", "passed", "missed", "refused"]
-"""`served` from the recording; `fault` if one fired; `default` response where the recording has nothing; `continued` by
-a continuation in an exploration; `synthetic` (an embedding, a list of models); `recorded` from upstream; `passed` on
-from there without being recorded (too large, or the client left before anything arrived); `missed`; or `refused`,
-because the request cannot be answered, or its answer could not be recorded."""
+"""`served` from the recording; `fault` if one fired; `default` response for an unrecorded call; `continued` by a
+continuation in an exploration; `synthetic` (an embedding, a list of models); `recorded` from upstream; `passed` on from
+there without being recorded (too large, or the client left before anything arrived); `missed`; or `refused`, because
+the request cannot be answered, or its answer could not be recorded.
+"""
 
 
 class CallOutcome(Struct, frozen=True, gc=False):
-    """The outcome of a call to a model or an MCP server, with the `key` of the entry that answered, or was recorded.
+    """The outcome of a call to a model or an MCP server, with the `key` of the answering or recorded entry.
 
-    `failure` says how the real one failed, `unrecorded` why its answer could not be recorded, and `cost_usd` what that
-    answer has cost. `tool_calls` are those of an answer that the client got.
+    `failure` describes a failure of the real one, `unrecorded` the reason why its answer could not be recorded, and
+    `cost_usd` the cost of that answer. `tool_calls` are those of the client's answer.
     """
 
     type: WireOutcome
@@ -146,7 +146,7 @@ class CallOutcome(Struct, frozen=True, gc=False):
 
     @property
     def problem(self) -> str:
-        """What the list of calls says about a call that failed or was not recorded."""
+        """The note in the list of calls for a call that failed or was not recorded."""
         return f"not recorded: {self.unrecorded}" if self.unrecorded else self.failure
 
 
@@ -155,7 +155,7 @@ class WireCall(Struct, frozen=True, gc=False):
 
     `number` counts all requests of the session from 1. `call` counts its model calls, as fault plans do, and is 0 for
     other requests; `attempt` counts the attempts of one call. `status` is None if the client got no response; `key` is
-    the entry that answered, or was recorded. `failure` says how the real API failed, or why its answer could not be
+    the answering or recorded entry. `failure` describes a failure of the real API, or why its answer could not be
     recorded. `request` is the model request.
     """
 
@@ -176,7 +176,7 @@ class WireCall(Struct, frozen=True, gc=False):
 
 
 class Miss(Struct, frozen=True, gc=False):
-    """A call that the recording has no answer for. `text` is the whole message: the nearest entry, and the diff.
+    """A call without a recorded answer. `text` is the whole message: the nearest entry, and the difference.
 
     `call`, `attempt` and `number` are those of its WireCall. `is_after_fault` if a fault fired in the session before.
     """
@@ -197,23 +197,23 @@ class Miss(Struct, frozen=True, gc=False):
 
 
 MAX_CALLS = 10_000
-"""How many calls and faults are remembered: the latest."""
+"""The number of remembered calls and faults, latest first."""
 
 
 class CallObserver(Protocol):
     """Observes the calls of a run, on the server's thread."""
 
     def received(self, request: HttpRequest, number: int) -> None:
-        """Called with each request and its number before it is answered."""
+        """Handle a request and its number before it is answered."""
 
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
-        """Called when the session has answered a call. Sending the answer may still take long."""
+        """Handle a call that the session has answered. Sending the answer may still take long."""
 
     def delivered(self, attempt: CallAttempt) -> None:
-        """Called when an answer that a fault delayed was sent completely, and the client was still there."""
+        """Handle the complete delivery of an answer that a fault delayed."""
 
     def left(self, attempt: CallAttempt) -> None:
-        """Called when the connection has ended before the answer had arrived completely, as far as that is known."""
+        """Handle the end of a connection before the answer arrived completely, as far as that is known."""
 
     def killed(self, attempt: CallAttempt) -> None:
         """Called when the program is killed before its call is answered. The call does not count."""
@@ -225,18 +225,18 @@ class CallObserver(Protocol):
         """Called when a function tool of the program has been answered, or has run."""
 
     def crash(self) -> None:
-        """Called where the plan has a crash: it is to kill the program, which gets no answer then."""
+        """Kill the program at a planned crash. The program gets no answer."""
 
 
 class RequestMemory:
-    """Limits what the sessions of a backend remember of model requests: the oldest are forgotten first."""
+    """Limits the model requests that a backend's sessions remember. The oldest are forgotten first."""
 
     def __init__(self, limit_bytes: int = MAX_REQUEST_BYTES) -> None:
         self._limit_bytes, self._bytes = limit_bytes, 0
         self._kept: deque[tuple[WireSession, int]] = deque()
 
     def keep(self, session: WireSession, size: int) -> None:
-        """Keep the request of the latest call of a session, of `size` bytes."""
+        """Keep the request of a session's latest call, of `size` bytes."""
         self._kept.append((session, size))
         self._bytes += size
         while self._bytes > self._limit_bytes and len(self._kept) > 1:
@@ -277,8 +277,8 @@ NULL_OBSERVER = NullCallObserver()
 class ExploredRun(Struct, frozen=True):
     """One run of an exploration: see `ScriptedModels`. The parts of its answers are due on `clock`.
 
-    If the run also has calls that do not come over HTTP, `numbers` and `fault_log` are those of all its calls.
-    `tool_script` is that of the function tools of a program, `declarations` is what is declared about its tools.
+    If the run also has calls outside HTTP, `numbers` and `fault_log` are those of all its calls. `tool_script` is the
+    script of a program's function tools, `declarations` are the declarations about its tools.
     """
 
     script: ModelScript
@@ -297,18 +297,17 @@ class WireSession(Session, Served):
     """Answers the calls of one run from a recording, with the faults of a plan.
 
     `calls` are the latest calls with their outcomes; `memory` limits how many of them keep their requests. `misses` are
-    those that the recording has no answer for. `call_count` counts all calls, `outcomes` the outcomes of all attempts,
-    and `failures` the failures of real APIs that were recorded, by their descriptions; `cost_usd` is what their answers
-    have cost, and `tool_turns` are the tool calls of each answer with some. A session that `is_live` leaves calls
-    without a recorded answer to the real API. `source` finds recorded answers, and `encoder` encodes them; both are
-    None if there is no recording yet. Requests that their vendor refuses are refused, unless `lenient_requests`.
-    `tool_source` has the recorded results of the program's own tools, if it asks for
-    them.
+    calls without a recorded answer. `call_count` counts all calls, `outcomes` the outcomes of all attempts, and
+    `failures` the recorded failures of real APIs by description; `cost_usd` is the cost of their answers, and
+    `tool_turns` are the tool calls of each answer with some. A session that `is_live` leaves unrecorded calls to the
+    real API. `source` finds recorded answers, and `encoder` encodes them; both are None without a recording. Requests
+    that their vendor refuses are refused, unless `lenient_requests`. `tool_source` has the recorded results of the
+    program's own tools, if it asks for them.
+
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
-    `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
-    be read.
-    `on_call` is called with each call when it is answered. `explored_run` is set if this is a run of an exploration:
-    `observer` is that of the run.
+    `effects` are the side effects that the program reported over HTTP, `reached` the places, `refused_effects` the
+    unreadable reports. `on_call` is called with each answered call. `explored_run` is set for a run of an exploration,
+    and `observer` is its observer.
     """
 
     needs_numbers = False
@@ -339,12 +338,14 @@ class WireSession(Session, Served):
             wait=self.clock.wait,
         )
         self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
-        self._lenient_requests, self._has_real_answers = lenient_requests, True
+        self._lenient_requests = lenient_requests
+        self._has_real_answers: bool | None = None  # as long as none was given
         self.tool_source: RecordedTools | None = None
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.diverged = ""
         self.effects: list[Effect] = []
+        self.reached: list[str] = []
         self.refused_effects: deque[InputError] = deque(maxlen=MAX_CALLS)
         self.call_count, self.cost_usd = 0, 0.0
         self.outcomes: Counter[WireOutcome] = Counter()
@@ -366,7 +367,7 @@ class WireSession(Session, Served):
 
     @property
     def world(self) -> World:
-        """What the tools of an explored run must remember."""
+        """The state that the tools of an explored run must remember."""
         return World(self.faults, {} if self._explored_run is None else self._explored_run.declarations)
 
     @property
@@ -376,7 +377,7 @@ class WireSession(Session, Served):
 
     @property
     def lenient_requests(self) -> bool:
-        """Whether requests that a vendor or a server refuses are answered, too."""
+        """Whether requests that a vendor or a server refuses are answered."""
         return self._lenient_requests
 
     @property
@@ -391,12 +392,13 @@ class WireSession(Session, Served):
 
     @property
     def rules(self) -> NormaliseRules:
-        """What the fingerprints of its calls ignore."""
+        """The rules for parts that the fingerprints of its calls ignore."""
         return self._parser.rules
 
     def start(self, request: HttpRequest, parsed: ParsedRequest | None = None) -> CallAttempt:
-        """Parse the request, unless it is `parsed` already, and number it."""
+        """Parse the request, unless it is already `parsed`, and number it."""
         parsed = self._parser.parse(request) if parsed is None else parsed
+        note_credentials_of(request)
         number, step_id = self.numbers.next_request(), request.headers.get(STEP_HEADER) or None
         self.observer.received(request, number)
         if parsed.route.operation not in FAULTED_OPERATIONS:
@@ -430,7 +432,7 @@ class WireSession(Session, Served):
             return self.refuse(attempt, error)
 
     def refuse(self, attempt: CallAttempt, error: InputError) -> HttpResponse:
-        """Return the answer to a call for which the recording cannot be reached. No SDK repeats it."""
+        """Return the answer to a call when the recording cannot be reached. No SDK retries it."""
         logger.error("%s: %s", attempt.parsed.place, error)
         refusal = refusal_response(attempt.parsed.route.any_codec, MISS_STATUS, str(error))
         return self.note(replace(attempt, fault=None), refusal, CallOutcome("refused", unrecorded=error.reason))
@@ -502,9 +504,9 @@ class WireSession(Session, Served):
     def note_tool_miss(
         self, call: WireCall, error: RecordingMismatchError, *, hint: str = ""
     ) -> RecordingMismatchError:
-        """Note a tool call, or another request to an MCP server, that is not recorded; return the client's error.
+        """Note an unrecorded tool call, or other request to an MCP server, and return the client's error.
 
-        What a server refuses in an exploration is a part of the run, but not in the clean one.
+        A server's refusal in an exploration is a part of the run, except in the clean one.
         """
         if error.kind == "rejected" and isinstance(self.source, ScriptedModels) and not self.source.is_clean:
             return error
@@ -516,7 +518,7 @@ class WireSession(Session, Served):
         return error
 
     def _crash(self, attempt: CallAttempt, crash: Crash) -> HttpResponse:
-        """Kill the program at this call. `before` is before it counts: nobody has asked a model then."""
+        """Kill the program at this call. `before` is before it counts, when no model was asked."""
         if crash.when == "after":
             self.answer(replace(attempt, crash=None))
         else:
@@ -525,14 +527,16 @@ class WireSession(Session, Served):
         return NO_ANSWER
 
     def add_effects(self, effects: Sequence[Effect]) -> bool:
-        """Note effects that the program has reported, and return whether it was killed after one of them.
+        """Note effects that the program reported, and return whether it was killed after one of them.
 
         Raises:
-            InputError: these are too many; none is noted.
+            InputError: there are too many; none is noted.
         """
         if len(self.effects) + len(effects) > MAX_EFFECTS:
             raise InputError(f"a session has at most {MAX_EFFECTS:,} effects", hint="use a session for each run")
+        effects, reached = split_reached(effects)
         self.effects += effects
+        self.reached += reached
         self.observer.reported(effects)
         is_killed = self.crash_after_effects(effect.tool for effect in effects)
         if is_killed:
@@ -540,14 +544,14 @@ class WireSession(Session, Served):
         return is_killed
 
     def forget_request(self) -> None:
-        """Forget the oldest model request that is remembered. Its call stays."""
+        """Forget the oldest remembered model request. Its call stays."""
         at = len(self.calls) - self._with_request
         if at >= 0:
             self.calls[at] = replace(self.calls[at], request=None)
         self._with_request -= 1
 
     def close(self) -> None:
-        """Stop counting against what all sessions may remember."""
+        """Stop counting toward the memory of all sessions."""
         self._memory.forget(self)
 
     def _finish(self, attempt: CallAttempt, *, failed: bool) -> None:
@@ -558,7 +562,7 @@ class WireSession(Session, Served):
             self.numbers.finish_other(identity, attempt.attempt_number, failed=failed)
 
     def _has_failed(self, attempt: CallAttempt, answer: HttpResponse) -> bool:
-        """Return whether the same request again is a further attempt: it is after every error of a fault."""
+        """Return whether an equal request is a further attempt, as after every error of a fault."""
         is_error = attempt.fault is not None and answer.status is not None and answer.status >= 400
         return is_error or spoils_answer(attempt.fault, answer)
 
@@ -575,11 +579,11 @@ class WireSession(Session, Served):
 
     @property
     def continued_by(self) -> str:
-        """What answered misses of an explored run: a continuation, or `default`; empty if nothing had to."""
+        """The answer to an explored run's misses: a continuation, `default`, or "" if none was needed."""
         return self.source.continued_by if isinstance(self.source, ScriptedModels) else ""
 
     def forgive(self, attempt: CallAttempt) -> CallAttempt:
-        """Forget the fault of a call, which has changed nothing after all, and return the call without it."""
+        """Forget a call's fault without effect, and return the call without it."""
         if attempt.site is not None and attempt.fault is not None:
             self.take_back(attempt.site, attempt.fault)
         return replace(attempt, fault=None)
@@ -599,7 +603,7 @@ class WireSession(Session, Served):
             return rejection
         answer = self._stored_object(match, attempt.parsed) or encoder.answer(match, attempt.parsed).merged
         is_real = match.stored is not None and has_wire_bytes(match.stored.exchange, attempt.parsed)
-        self._has_real_answers = self._has_real_answers and is_real
+        self._has_real_answers = is_real and self._has_real_answers is not False
         self._use(source, match)
         if not source.tape.strict:
             self._objects.note(attempt.parsed, answer)
@@ -616,7 +620,7 @@ class WireSession(Session, Served):
         return StoredObjects(self._ask, accepts_unknown=self._lenient_requests)
 
     def _ask(self, path: str, body: JsonObject) -> HttpResponse:
-        """Return what a client would get that made this model call; it is not in the list of calls."""
+        """Return the answer that this model call would get. It does not enter the list of calls."""
         source, encoder = self._require_recording()
         parsed = self._parser.parse(HttpRequest("POST", path, "", {}, orjson.dumps(body)))
         match = source.find(parsed, None)
@@ -624,9 +628,9 @@ class WireSession(Session, Served):
         return encoder.answer(match, parsed).merged
 
     def _stored_object(self, match: ExchangeMatch[Exchange], parsed: ParsedRequest) -> HttpResponse | None:
-        """Return the answer to a request for an object of this session; None if it is for something else.
+        """Return the answer to a request for an object of this session, or None for other requests.
 
-        A strict replay knows the objects that were recorded, and no others.
+        A strict replay knows only recorded objects.
         """
         source, encoder = self._require_recording()
         if parsed.request is not None or match.stored is not None or source.tape.strict:
@@ -654,7 +658,8 @@ class WireSession(Session, Served):
             return self._require_recording()[1].response(find(), attempt.parsed)
 
         answer = self._apply_fault(attempt, FaultTarget(attempt.parsed, clean, response))
-        self._has_real_answers = self._has_real_answers and answer.status != OK
+        if answer.status == OK:
+            self._has_real_answers = False
         if match is None:
             return self.note(attempt, answer, CallOutcome("fault"))
         self._report_served(attempt, match)
@@ -704,17 +709,17 @@ class WireSession(Session, Served):
         return self.source, self._encoder
 
     def _rejected(self, attempt: CallAttempt) -> HttpResponse | None:
-        """Return the vendor's refusal of a request that breaks its rules; None if it breaks none.
+        """Return the vendor's refusal of a request that breaks its rules, or None.
 
-        A request that is recorded was accepted by the real API. That is looked up only here, since a match by the
-        fingerprint never comes here, and rules are checked once a request.
+        The real API has accepted recorded requests. They are looked up only here, because an exact match never comes
+        here, and rules are checked once a request.
         """
         sent, source = attempt.parsed.sent, self.source
         if sent is None or self._lenient_requests or self.is_live:
             return None
         if source is not None and not source.judges(attempt.parsed.request_hash):
             return None
-        refusal = sent.refusal(has_real_answers=self._has_real_answers)
+        refusal = sent.refusal(has_real_answers=self._has_real_answers is True)
         if refusal is None:
             return None
         attempt = replace(self.forgive(attempt), refusal=refusal)

@@ -24,7 +24,7 @@ LENIENT_REQUESTS = "Also answer requests that the real API would refuse."
 BaseUrlVars: TypeAlias = Annotated[
     tuple[str, ...],
     Option(
-        "Further variables from which the program takes the address of its models: NAME, or NAME=/PATH.",
+        "Further variables that hold the address of the program's models: NAME, or NAME=/PATH.",
         was="--base-url-var",
         metavar="NAME",
     ),
@@ -55,7 +55,7 @@ BlockNetwork: TypeAlias = Annotated[bool, Option("Refuse connections to all host
 
 
 class WireArguments(Struct, frozen=True, kw_only=True):
-    """What `exec` and `serve` share: how calls are answered, broken or recorded. `[record]` holds for both."""
+    """The common options of `exec` and `serve`: answers, faults and recording. `[record]` applies to both."""
 
     section: ClassVar[str] = "exec"
 
@@ -78,8 +78,8 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     record_mode: Annotated[
         RecordMode | None,
         Option(
-            "append: add every call; once: replay what is there; new: add what is missing; all: replace what is "
-            "called; fresh: replace everything.",
+            "append: add every call; once: record only if there is no recording; new: add missing calls; all: replace "
+            "repeated calls; fresh: replace everything.",
             "--record-mode",
             key="mode",
             metavar="MODE",
@@ -122,15 +122,15 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             is_path=True,
         ),
     ] = None
-    lenient: Annotated[bool, Option("Answer requests that are not recorded with a default.", "--lenient")] = False
+    lenient: Annotated[bool, Option("Answer unrecorded requests with a default.", "--lenient")] = False
     default_response: Annotated[str | None, Option("The text of that default. Implies lenient.", metavar="TEXT")] = None
     lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS)] = False
     exact: Annotated[bool, Option(EXACT, "--exact")] = False
     latency_model: Annotated[
         LatencyModel,
-        Option("How long answers take: latency_ms (constant), around it (normal), or as recorded (replay)."),
+        Option("The latency of answers: latency_ms (constant), around it (normal), or as recorded (replay)."),
     ] = "constant"
-    latency_ms: Annotated[Annotated[float, Meta(ge=0)], Option("How long an answer takes, in milliseconds.")] = 0.0
+    latency_ms: Annotated[Annotated[float, Meta(ge=0)], Option("The latency of an answer, in milliseconds.")] = 0.0
     retry_after_ms: Annotated[
         Annotated[float, Meta(ge=0)] | None, Option("Send retry-after with injected errors, in milliseconds.")
     ] = None
@@ -147,15 +147,15 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     otel: Annotated[
         str | None, Option("Where to send OpenTelemetry spans and metrics: http://127.0.0.1:4318.", metavar="URL")
     ] = None
-    strict_unused: Annotated[
-        bool, Option("Exit with 3 if an exchange was not used, or more often than recorded.", "--strict-unused")
-    ] = False
+    strict_unused: Annotated[bool, Option("Exit with 3 if an exchange was unused or overused.", "--strict-unused")] = (
+        False
+    )
     quiet: Annotated[bool, Option("Print failures only.", "--quiet -q")] = False
     tools: dict[str, ToolSettings] = {}
 
     @property
     def recording(self) -> str:
-        """The recording that is replayed or written."""
+        """The replayed or written recording."""
         return self.replay or self.record or ""
 
     @property
@@ -165,12 +165,12 @@ class WireArguments(Struct, frozen=True, kw_only=True):
 
     @property
     def live_from_call(self) -> int | None:
-        """The number of the call from which on the real APIs answer, and not the recording."""
+        """The number of the first call that the real APIs answer instead of the recording."""
         return None
 
     @property
     def answers_alone(self) -> bool:
-        """Whether there is neither a recording nor a real API: the default answers every call."""
+        """Whether the default answers every call, without a recording and a real API."""
         return False
 
     def fault_plan(self) -> FaultPlan:
@@ -189,7 +189,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
         has_source = self.live_from_call is not None or self.answers_alone
         if (self.replay is None) == (self.record is None) and not has_source:
             reason = "--record and --replay exclude each other" if self.record else "--replay or --record is required"
-            hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
+            hint = "use only one of them" if self.record else "add --replay PATH, or --record PATH to make a recording"
             raise InputError(reason, hint=hint)
         recording_options = {
             "--upstream": bool(self.upstreams),
@@ -209,7 +209,9 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             raise InputError("a recording is a file named *.json", source=self.record, hint=hint)
 
     def fitting(self, given: Self) -> Self:
-        """Return the options without those of the config that do not fit this run. `given` are those without any."""
+        """Return the options without those of the config that do not apply to this run. `given` are the options without
+        the config.
+        """
         return replace(self, **{name: getattr(given, name) for name in self._unfit()})
 
     def _unfit(self) -> set[str]:
@@ -224,19 +226,19 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
     live_from: Annotated[
         str | None,
         Option(
-            "Answer from the recording until this call, then by the real APIs, and record the run anew.",
+            "Answer from the recording until this call, then from the real APIs, and record the whole run.",
             "--live-from",
             metavar="call=N",
             is_per_run=True,
         ),
     ] = None
     model: Annotated[
-        str, Option("With --live-from: the model that is asked instead.", "--model", metavar="NAME", is_per_run=True)
+        str, Option("With --live-from: call this model instead.", "--model", metavar="NAME", is_per_run=True)
     ] = ""
     golden: Annotated[
         str | None,
         Option(
-            "Exit with 1 if the tool calls are not as approved in this file.",
+            "Exit with 1 if the tool calls differ from those approved in this file.",
             "--golden",
             metavar="PATH",
             is_per_run=True,
@@ -260,9 +262,7 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
     port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)], Option("The port to listen on; 0 is any free port.", metavar="N")
     ] = 0
-    open: Annotated[bool, Option("Let every program of this machine use the port of the run, without its token.")] = (
-        False
-    )
+    open: Annotated[bool, Option("Let every program of this machine use the port of the run, without a token.")] = False
     report: Annotated[
         str | None,
         Option("Write the outcome of each call to this JSON file.", "--report", metavar="PATH", is_path=True),
@@ -280,7 +280,7 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
 
     @property
     def network(self) -> NetworkOptions:
-        """What is intercepted, and what is blocked."""
+        """The intercepted and blocked hosts."""
         from offbook.wire.intercept.program_network import NetworkOptions  # noqa: PLC0415
 
         return NetworkOptions(intercepts=self.intercept, hosts=self.intercept_hosts, blocks=self.block_network)
@@ -302,7 +302,7 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
             }
             for what, is_given in excluded.items():
                 if is_given:
-                    raise InputError(f"--live-from excludes {what}", hint="leave one of them out")
+                    raise InputError(f"--live-from excludes {what}", hint="use only one of them")
 
     def _unfit(self) -> set[str]:
         unfit = super()._unfit() | (set() if self.intercept else {"intercept_hosts"})
@@ -324,7 +324,7 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
     host: Annotated[
         str,
         Option(
-            "Listen on this address (by default 127.0.0.1); other than loopback requires --api-key.",
+            "Listen on this address (by default 127.0.0.1). Others than loopback require --api-key.",
             "--host",
             metavar="ADDRESS",
         ),
@@ -341,9 +341,7 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
     ] = ""
     open: Annotated[
         bool,
-        Option(
-            "Let every program of this machine use a server that records, without its token.", "--open", is_per_run=True
-        ),
+        Option("Let every program of this machine use a recording server, without a token.", "--open", is_per_run=True),
     ] = False
     allow_hosts: Annotated[
         tuple[str, ...],
@@ -355,17 +353,17 @@ class ServeArguments(WireArguments, frozen=True, kw_only=True):
     ] = ()
     processes: Annotated[
         Annotated[int, Meta(ge=1, le=256)],
-        Option("Serve in so many processes on one port, for load tests.", was="--processes", metavar="N"),
+        Option("The number of processes on one port, for load tests.", was="--processes", metavar="N"),
     ] = 1
     session_group: Annotated[
         str,
         Option(
-            "Answer sessions as one with all servers of this name; with --replay redis://….",
+            "Share sessions with all servers of this group; with --replay redis://….",
             was="--session-group",
             metavar="NAME",
         ),
     ] = ""
-    as_json: Annotated[bool, Option("Print JSON, for machines.", "--json", key="json", is_per_run=True)] = False
+    as_json: Annotated[bool, Option("Print JSON.", "--json", key="json", is_per_run=True)] = False
 
     @property
     def answers_alone(self) -> bool:

@@ -1,4 +1,4 @@
-"""What is said about the tools of a program at the end of a run: what was not taken over, and what differs today."""
+"""The remarks on a program's tools at the end of a run: those not taken over, and different results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_OUTCOME_CHARS = 300
 
 
 class ToolNote(Struct, frozen=True, omit_defaults=True):
-    """What a program's process says about a framework or a tool: that it is taken over, or why not."""
+    """A process's note on a framework or a tool: taken over, or the reason why not."""
 
     framework: str = ""
     version: str = ""
@@ -32,7 +32,7 @@ class ToolNote(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolRemarks:
-    """Collects the remarks about the tools of one run. `effects` are the tools that change something."""
+    """Collects the remarks on the tools of one run. `effects` are the tools that change something."""
 
     def __init__(self, *, effects: Set[str]) -> None:
         self._effects = effects
@@ -41,20 +41,20 @@ class ToolRemarks:
         self._differing: list[str] = []
 
     def note(self, notes: Iterable[ToolNote]) -> None:
-        """Note what a process says."""
+        """Add the note of a process."""
         self._notes |= dict.fromkeys(notes)
 
     def note_result(self, tool: str, did: ToolExchange) -> None:
-        """Note a result that cannot be rebuilt, if it is one."""
+        """Note a result that cannot be rebuilt."""
         if did.is_opaque:
             self._opaque[tool] = did.result_type or ""
 
     def note_difference(self, text: str) -> None:
-        """Note a call that did something else than the recorded one."""
+        """Note a call whose outcome differs from the recorded one."""
         self._differing.append(text)
 
     def lines(self, *, is_live: bool) -> list[str]:
-        """Return the remarks about a run that is recorded, if it `is_live`, or replayed."""
+        """Return the remarks on a run: recorded if it `is_live`, else replayed."""
         opaque = [
             f"{tool} returned a {kind}, which cannot be rebuilt: in a replay, {tool} "
             f"{'is refused, as it has an effect' if tool in self._effects else 'runs for real'}"
@@ -66,7 +66,7 @@ class ToolRemarks:
 
 
 def difference_of(recorded: ToolExchange, did: ToolExchange) -> str:
-    """Return how a result differs from the recorded one, which has no secrets; empty if it does not."""
+    """Return the difference between a result and the recorded one, which has no secrets, or ""."""
     if did.is_opaque and did.result_type == recorded.result_type:  # their texts may differ by order, or an address
         return ""
     today, before = (_outcome_text(each) for each in (redactor_in_force().redact_tool(did), recorded))

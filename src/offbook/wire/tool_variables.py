@@ -1,4 +1,4 @@
-"""The environment in which a program's tools are taken over."""
+"""The environment that takes over a program's tools."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NODE_OPTIONS = "NODE_OPTIONS"
 def tool_variables(
     environment: Mapping[str, str], url: str, tools: Mapping[str, ToolSettings], *, socket: str = ""
 ) -> dict[str, str]:
-    """Return the variables that have the tools of a Python or Node program taken over by the server at `url`.
+    """Return the variables by which the server at `url` takes over the tools of a Python or Node program.
 
-    The program asks at the Unix `socket` instead, if there is one and it can reach it.
+    The program asks at the Unix `socket` instead, if it exists and can be reached.
     """
     functions = {name: tool.function for name, tool in tools.items() if tool.function}
     paths = [SITE, *filter(None, [environment.get("PYTHONPATH")])]

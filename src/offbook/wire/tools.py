@@ -1,4 +1,4 @@
-"""The function tools of a program, as a face: the program asks about each call, and says what became of it."""
+"""The function tools of a program, as a face: the program asks before each call, and reports its outcome."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ TOOLS = "tools"
 
 
 class ToolMessage(Struct, frozen=True):
-    """What a program asks about a tool, or says about a call that it has made: the `call` that it has asked about, or
-    one that `took_s` seconds before."""
+    """A program's question about a tool, or its report on a call: the `call` it asked about, or a new one that took
+    `took_s` seconds.
+    """
 
     tool: str = ""
     arguments: JsonObject = {}
@@ -64,10 +65,10 @@ class ToolMessage(Struct, frozen=True):
 
 
 class ToolAnswer(Struct, frozen=True, omit_defaults=True):
-    """What a program gets: the outcome of a call, or in `run` the number under which it is to make it.
+    """The answer for a program: the outcome of a call, or in `run` the number under which to make it.
 
-    `wait_s` is how long the call takes. After `run_first`, the program makes calls before it asks about them. An answer
-    without anything leaves what the tool has returned. A program that gets None instead of an answer is killed.
+    `wait_s` is the duration of the call. After `run_first`, the program makes calls before it asks about them. An empty
+    answer keeps the tool's result. A program that gets None instead of an answer is killed.
     """
 
     result: Any = UNSET
@@ -86,9 +87,9 @@ UNREADABLE = ToolAnswer(
 
 
 class ProgramToolCall(Struct, frozen=True, kw_only=True):
-    """A tool call that is answered, with the arguments that are no defaults.
+    """An answered tool call, with its non-default arguments.
 
-    `did` is what the tool did, None if it did not run, and `got` what the program gets of that, after `wait_s` seconds.
+    `did` is the tool's own outcome, or None if it did not run; `got` is the program's result, after `wait_s` seconds.
     """
 
     tool: str
@@ -102,7 +103,7 @@ class ProgramToolCall(Struct, frozen=True, kw_only=True):
 
 
 class SessionTools(ScriptedTools):
-    """Answers the tools of one run of an exploration, and notes in its session what was never recorded."""
+    """Answers the tools of one run of an exploration, and notes unrecorded calls in its session."""
 
     def __init__(
         self, session: WireSession, script: Script[ToolExchange], *, alike: AlikeArguments | None = None
@@ -121,8 +122,9 @@ class SessionTools(ScriptedTools):
 
 
 class _OpenCall(Struct, frozen=True):
-    """A call that has started. `recorded` is what the recording has for it, `under_way` its place among the others,
-    and `turn` the right to make it, if other processes make the same."""
+    """A call that has started. `recorded` is its recorded outcome, `under_way` its place among the others, and `turn`
+    the right to make it if other processes make the same call.
+    """
 
     attempt: ToolAttempt
     tool: str
@@ -162,7 +164,7 @@ class _Turns:
         return call if turn.is_answered else replace(call, turn=turn)
 
     def give_up(self, call: _OpenCall) -> None:
-        """Let other processes make a call that is not recorded."""
+        """Let other processes make an unrecorded call."""
         if call.turn is not OWN_TURN:
             self._names.undo(call.tool, call.arguments)
             with suppress(RecordingUnavailableError):  # the lease ends by itself
@@ -170,18 +172,19 @@ class _Turns:
 
 
 class ProgramTools:
-    """Answers the tool calls of one run, from `source` or, if that has none and they may run, by the tools themselves.
+    """Answers the tool calls of one run from `source` or, if it has no answer and they may run, by the tools
+    themselves.
 
     Args:
-        session: the session of the run, which numbers calls, and has their faults and misses.
+        session: the session of the run, with its call numbers, faults and misses.
         source: finds recorded results; None if nothing is recorded.
-        recorder: records what tools do; None in a replay.
-        options: which tools run for real though they are recorded.
-        latency: how long replayed answers take.
-        default_response: the result of a call that a lenient recording does not have.
-        sink: gets an event for each call, and for each fault that fires.
+        recorder: records outcomes of tools; None in a replay.
+        options: the tools that run for real although they are recorded.
+        latency: the latency of replayed answers.
+        default_response: the result of an unrecorded call in a lenient replay.
+        sink: gets an event for each call, and for each fired fault.
 
-    `taken` are the tools that were asked about, `ran` how often each has run for real.
+    `taken` are the tools that were asked about, `ran` counts their real runs.
     """
 
     def __init__(
@@ -215,21 +218,23 @@ class ProgramTools:
 
     @property
     def continued_by(self) -> str:
-        """What answered calls of an explored run that were never recorded; empty if nothing had to."""
+        """The answer to unrecorded calls of an explored run, or "" if none was needed."""
         return self.source.continued_by if isinstance(self.source, ScriptedTools) else ""
 
     @property
     def unknown(self) -> list[str]:
-        """What the recording does not know of reads after effects that nobody has seen."""
+        """The unknown results of reads after unseen effects."""
         return list(self.source.unknown) if isinstance(self.source, ScriptedTools) else []
 
     @property
     def remarks(self) -> list[str]:
-        """What could not be taken over, runs for real because of its results, and returned something else today."""
+        """The tools that could not be taken over, run for real because of their results, or returned a different
+        result.
+        """
         return self._remarks.lines(is_live=self.is_live)
 
     def answer(self, message: ToolMessage) -> ToolAnswer | None:
-        """Answer what a program asks or says; None if it is killed instead."""
+        """Answer a program's question or report. None kills the program instead."""
         call = self._call_of(message)
         return AS_IT_WAS if call is None else self._answer(call, message)
 
@@ -239,7 +244,7 @@ class ProgramTools:
         return self.session.has_orders or self._turns is not None
 
     async def answer_in_order(self, message: ToolMessage) -> ToolAnswer | None:
-        """Like `answer`, when other processes and the fault plan let the answer leave."""
+        """Answer like `answer`, when other processes and the fault plan release the answer."""
         call = self._call_of(message)
         if call is None:
             return AS_IT_WAS
@@ -260,7 +265,7 @@ class ProgramTools:
         return answer
 
     def _call_of(self, message: ToolMessage) -> _OpenCall | None:
-        """Return the call that a message is about, which starts if it is new; None if there is none."""
+        """Return the call of a message, started if it is new, or None."""
         self._remarks.note(message.notes)
         if message.call:
             return self._open.pop(message.call, None)
@@ -307,7 +312,7 @@ class ProgramTools:
         return self._finish(call, found, outcome)
 
     def _recorded(self, call: _OpenCall) -> ToolExchange | None:
-        """Return what is recorded of a call that is made for real nevertheless, and count it as used."""
+        """Return the recorded outcome of a call that runs for real, and count it as used."""
         match = None if self.source is None else self.source.look_up(call.tool, call.arguments)
         if self.source is None or match is None or match.stored is None or match.mismatch is not None:
             return None
@@ -315,10 +320,10 @@ class ProgramTools:
         return match.stored.exchange
 
     def _find(self, call: _OpenCall, *, is_lost: bool) -> tuple[ToolExchange, CallOutcome]:
-        """Return what answers a call. An answer that `is_lost` on its way stays for the next call.
+        """Return the answer to a call. An answer that `is_lost` stays for the next call.
 
         Raises:
-            RecordingMismatchError: nothing does.
+            RecordingMismatchError: there is none.
         """
         if self.source is None:
             raise RecordingMismatchError(f"no call of {call.tool} is recorded", kind="missing", key=call.tool)
@@ -336,12 +341,12 @@ class ProgramTools:
 
     @property
     def _may_run_first(self) -> bool:
-        """Whether all calls are made and recorded, whatever they are."""
+        """Whether all calls may run and be recorded without asking first."""
         is_recorded = self.is_live and self.source is None and self._turns is None
         return is_recorded and not any(self.session.plan) and not self.session.is_explored
 
     def _end(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
-        """Record what a tool has done, and return what the program gets instead."""
+        """Record a tool's outcome, and return the program's result."""
         self.ran[call.tool] += 1
         if message.cancelled:
             self._give_up(call)
@@ -383,7 +388,7 @@ class ProgramTools:
     def _finish(
         self, call: _OpenCall, did: ToolExchange | None, outcome: CallOutcome, *, is_real: bool = False
     ) -> ToolAnswer | None:
-        """Apply the fault of a call to what the tool has done, note the call, and return what the program gets."""
+        """Apply a call's fault to the tool's outcome, note the call, and return the program's result."""
         crash, fault = call.attempt.crash, _fault_of(call.attempt)
         wait_s = 0.0 if is_real or did is None else self._latency.delay_ms(did.latency_ms) / 1000.0
         answer = AS_IT_WAS if is_real or did is None else _answer(did, wait_s)
@@ -422,7 +427,7 @@ class ProgramTools:
         return answer
 
     def _report(self, call: _OpenCall, answer: ToolAnswer, did: ToolExchange | None) -> None:
-        """Emit the events of a call that is answered."""
+        """Emit the events of an answered call."""
         if self._sink is NULL_SINK:
             return
         number, fault = call.attempt.site.call, call.attempt.fault
@@ -457,9 +462,9 @@ def _answer(exchange: ToolExchange, wait_s: float) -> ToolAnswer:
 
 
 def _struck(fault: ToolFault, call: _OpenCall, did: ToolExchange | None, clean: ToolAnswer) -> ToolAnswer:
-    """Return what the program gets of a call with a fault: an error of a class that tools raise, or a wrong result.
+    """Return the program's result of a call with a fault: an error of a class that tools raise, or a wrong result.
 
-    It gets the `clean` answer if the tool itself has failed, and if the fault leaves the result as it was.
+    It is the `clean` answer if the tool itself failed, or if the fault does not change the result.
     """
     if did is not None and did.error is not None:
         return clean

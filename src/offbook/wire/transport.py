@@ -22,7 +22,7 @@ from offbook.wire.request import HttpRequest
 
 ConnectionFailure = Literal["cut", "reset", "timeout"]
 ErrorTypes: TypeAlias = Mapping[ConnectionFailure, Callable[[str], Exception]]
-"""The errors that a client library raises if a connection is `cut` or `reset`, or if a read takes too long."""
+"""A client library's errors for a `cut` or `reset` connection, and for a read timeout."""
 
 DeliveryStep: TypeAlias = float | bytes
 """Seconds to wait, or bytes that have arrived."""
@@ -37,8 +37,8 @@ _ERROR_TEXTS: dict[ConnectionFailure, str] = {
 class Delivery:
     """Delivers the answer to a call. Times count from its creation.
 
-    Every read waits until a frame is due, but at most `read_timeout_s`; None waits forever. A read that fails raises
-    one of `error_types`. The `call` is told whether the answer has arrived.
+    Every read waits until a frame is due, but at most `read_timeout_s`; None waits forever. A failing read raises one
+    of `error_types`. The `call` is told whether the answer arrived.
     """
 
     def __init__(self, call: InProcessCall, *, read_timeout_s: float | None, error_types: ErrorTypes) -> None:
@@ -55,7 +55,7 @@ class Delivery:
         return self._status
 
     async def open_async(self) -> int:
-        """Wait for the head of the answer on the running loop, and return its status. A fault of order may hold it."""
+        """Wait for the head of the answer on the running loop, and return its status. An order fault may hold it."""
         if self._call.is_held:
             await self._held_head()
         else:
@@ -100,7 +100,9 @@ class Delivery:
         return self._answer.status
 
     def _until_head(self) -> Iterator[float]:
-        """A whole answer arrives with its frame, a head before pieces at once, and without a status there is none."""
+        """Return the wait for the head: a whole answer's is its frame's, a stream's is none, and without a status there
+        is no head.
+        """
         answer = self._answer
         if answer.status is None:
             yield from self._end()
@@ -142,7 +144,7 @@ class Delivery:
 
 
 def _sleep(wait_s: float) -> None:
-    """Wait in this thread. Of the functions that wait, only those of `time` know virtual time."""
+    """Wait in this thread. Only the functions of `time` know virtual time."""
     wait_s = min(wait_s, threading.TIMEOUT_MAX)
     if VirtualTimeLoop.shared_clock is None:
         threading.Event().wait(wait_s)
@@ -158,7 +160,7 @@ async def _sleep_async(wait_s: float) -> None:
 
 
 is_upstream_call: ContextVar[bool] = ContextVar("is_upstream_call", default=False)
-"""Whether a request is for a real API, whoever intercepts those of other clients."""
+"""Whether a request is for a real API, although other clients' requests are intercepted."""
 
 
 @contextmanager
@@ -171,10 +173,10 @@ def _upstream_call() -> Iterator[None]:
 
 
 class InProcessTransport:
-    """Has `answers` answer the requests of httpx or httpx2 clients, and raises what the library raises over a socket.
+    """Lets `answers` answer the requests of httpx or httpx2 clients, and raises the library's own errors of a socket.
 
-    Calls that only the real API can answer go through `live` or `live_async`, by default over the network. What is
-    different for httpx and httpx2 is in the subclasses that `transport_type` makes.
+    Calls that only the real API can answer go through `live` or `live_async`, by default over the network. The
+    subclasses of `transport_type` contain the differences between httpx and httpx2.
     """
 
     library: ClassVar[Any]

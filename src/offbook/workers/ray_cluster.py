@@ -259,7 +259,9 @@ def _import_ray(address: str) -> Any:
         import ray._private.worker  # noqa: PLC0415
         import ray.exceptions  # noqa: PLC0415
     except ImportError:
-        hint = "pip install 'offbook[ray]'; on this machine alone, use --workers auto"
+        from offbook.installed import install_hint  # noqa: PLC0415
+
+        hint = f"{install_hint('ray')}; on this machine alone, use --workers auto"
         raise InputError("Ray is not installed", source="--workers", hint=hint) from None
     ray._private.worker._worker_logs_enabled = False  # noqa: SLF001 - or it prints on our stdout that a worker died
     return ray

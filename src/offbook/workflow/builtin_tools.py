@@ -64,7 +64,7 @@ class AllowedHost(Struct, frozen=True):
 class AllowedHosts:
     """Decides which hosts and addresses may be contacted.
 
-    An allowed name with an address that is not public needs that address allowed too, except `localhost`.
+    A name that resolves to a non-public address, except `localhost`, needs that address allowed as well.
     """
 
     def __init__(self, allow: Sequence[str]) -> None:
@@ -115,7 +115,7 @@ def read_file(name: str, *, root: str, folder: Path) -> ToolDef:
     if not inside.is_relative_to(base):
         raise InputError(f"{root} leaves the folder of the workflow", source=source, place="root")
     if not inside.is_dir():
-        raise InputError(f"there is no folder {root} beside the workflow", source=source, place="root")
+        raise InputError(f"there is no folder {root} next to the workflow", source=source, place="root")
     description = "Read a text file. Paths are relative to the folder that you may read."
     return tool_of(FileReader(inside, tool=name).read, name=name, description=description, read_only=True)
 

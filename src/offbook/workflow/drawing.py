@@ -17,7 +17,7 @@ from offbook.workflow.file.tree import inner_steps
 
 
 class Edge(Struct, frozen=True):
-    """An arrow from a step to one that runs after it; the label has the conditions if a router decides."""
+    """An arrow from a step to a later one. Its label holds a router's conditions."""
 
     source: str
     target: str
@@ -114,7 +114,7 @@ class Picture(Struct, frozen=True):
 
 
 def draw_svg(definition: WorkflowDefinition) -> str:
-    """Draw the steps, dark on light, those of loops and sub-workflows inside of them, with the name as the title."""
+    """Draw the steps, with loops and sub-workflows as boxes, and the workflow's name as the title."""
     picture = _picture(definition.steps)
     width = max(picture.width, len(shorten(definition.name, MAX_LABEL)) * CHAR_WIDTH) + MARGIN * 2
     height = picture.height + MARGIN * 2 + TITLE_HEIGHT
@@ -208,7 +208,7 @@ INDENT = "    "
 
 
 def _text_lines(steps: Sequence[AnyStep]) -> Iterator[str]:
-    """Yield the steps, numbered by level: steps with the same number may run at the same time."""
+    """Yield the steps with their level number: steps of one level may run concurrently."""
     graph = Graph(steps)
     width = max(len(printable_line(step_id)) for step_id in graph.steps)
     for number, level in enumerate(graph.levels, start=1):

@@ -21,7 +21,7 @@ MAX_BYTES = 1_000_000
 MAX_REDIRECTS = 5
 NOT_THERE = (404, 410)
 ENCODINGS = ("", "identity", "gzip", "deflate")
-"""Other encodings, and several combined, can expand a kilobyte to a gigabyte."""
+"""Accepted content encodings. Others, and combinations, can expand a kilobyte to a gigabyte."""
 SLOW_CHARSETS = ("idna", "punycode")
 """Codecs that take minutes for a large page; no page uses them."""
 HEADERS = {"User-Agent": "offbook", "Accept": "*/*", "Accept-Encoding": "identity"}
@@ -153,7 +153,9 @@ def _client() -> httpx2.AsyncClient:
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    """Return the TLS settings of all clients; loading the certificates takes longer than fetching a page."""
+    """Return the TLS settings of all clients, cached because loading the certificates takes longer than fetching a
+    page.
+    """
     return httpx2.create_ssl_context()
 
 

@@ -971,11 +971,18 @@ def test_lenient_requests_are_answered(execute, write):
     assert out == "200\n"
 
 
-@pytest.mark.parametrize(("program", "code"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
-def test_a_program_that_fails_without_a_call_is_told_how_to_reach_the_server(execute, program, code):
+@pytest.mark.parametrize(
+    ("program", "code", "how"),
+    [
+        ("raise SystemExit(7)", 7, "failed"),
+        ("import os; os.kill(os.getpid(), 9)", 137, "was ended by signal 9"),
+        ("import os; os.kill(os.getpid(), 15)", 143, "was ended by signal 15"),
+    ],
+)
+def test_a_program_that_fails_without_a_call_is_told_how_to_reach_the_server(execute, program, code, how):
     ended, _, err = execute("--replay", "run.json", "--", *PYTHON, program)
     assert ended == code
-    assert "the command failed, and made no call to the server\n  hint: if it got that far, let its clients take" in err
+    assert f"the command {how}, and made no call to the server\n  hint: if it got that far, let its clients" in err
 
 
 def test_an_option_behind_the_command_is_noted(execute, weather):

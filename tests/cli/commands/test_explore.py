@@ -88,7 +88,8 @@ def test_a_budget_runs_the_most_telling_case_of_each_fault_and_says_what_it_left
     assert code == 1
     assert "partial: 3 of 8 cases, 1 finding: 1 repeated effect, 2 recovered; the budget left out 5 cases\n" in out
     assert (
-        "\nnot tried at all, for the budget is too small: timeout, always; tool_error, always; tool_lost, always" in out
+        "\nnot tried at all, because the budget is too small: timeout, always; tool_error, always; tool_lost, always"
+        in out
     )
     report = json.loads(run(*options, "--budget", "3", "--json")[1])
     assert {case["cells"][0]["column"] for case in report["explored"]} == {"timeout", "tool_lost", "tool_error"}
@@ -133,6 +134,23 @@ def test_an_exploration_that_left_cases_out_is_partial(run, project):
     assert re.search(r"^partial: 2 of \d cases, 0 findings", out, re.MULTILINE)
     assert err.endswith("a larger --budget runs them, -o allow_partial=true makes this a success\n")
     assert run(*partial, "-o", "allow_partial=true")[0] == 0
+
+
+def test_an_exploration_that_became_quiet_is_whole(run, project):
+    project.workflow(REFUND)
+    code, out, _ = run("explore", *FLOW, "--faults", "connection_reset,tool_lost", "-o", "until_quiet=2")
+    assert code == 0
+    assert re.search(r"^2 of \d cases, 0 findings", out, re.MULTILINE)
+    assert "stopped: 2 cases in a row found no new cause (until_quiet)" in out
+
+
+def test_a_place_that_no_case_reaches_is_a_failure(run, project):
+    project.workflow(REFUND)
+    explore = ("explore", *FLOW, "--faults", "connection_reset", "-o")
+    assert run(*explore, "must_reach=refund,retry")[0] == 0
+    code, _, err = run(*explore, "must_reach=refnd")
+    assert code == 1
+    assert "must_reach: no case has reached 'refnd'; did you mean 'refund'?" in err
 
 
 def test_a_quiet_comparison_says_what_is_worse(run, project):

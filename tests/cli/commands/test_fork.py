@@ -66,7 +66,7 @@ def test_a_call_before_the_fork_that_is_not_recorded_is_a_mismatch(run, recorded
 def test_a_fork_that_is_never_reached_fails(run, recorded):
     code, _, err = run("exec", *recorded, "--live-from", "call=9", "--", *ASK, "one", "two", "three")
     assert code == 1
-    assert "call 9 was never made, so that nothing was live: the run made 3 calls" in err
+    assert "call 9 was never made, so nothing was live: the run made 3 calls" in err
 
 
 @pytest.mark.parametrize(

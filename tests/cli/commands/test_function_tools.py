@@ -253,7 +253,7 @@ def test_a_module_that_is_never_loaded_is_named(project, write):
     assert "never fired: refund was not taken over" in err
     code, _, err = project("explore", "--replay", "run.json", *PROGRAM)
     assert code == 2
-    assert "recorded, but not taken over in this run, so that the program ran it for real: refund" in err
+    assert "recorded, but not taken over in this run, so the program ran it for real: refund" in err
 
 
 def test_a_call_whose_arguments_do_not_fit_raises_as_ever_and_is_no_call_of_the_tool(project, write):
@@ -269,3 +269,38 @@ def test_an_exploration_with_real_tools_counts_what_the_ledger_has(project):
     counts = {"look": ran.count("look"), "refund": ran.count("refund"), "send_mail": ran.count("mail")}
     told = ", ".join(f"{tool} {count} time{'s' * (count > 1)}" for tool, count in counts.items() if count)
     assert f"note: tools ran for real in all: {told}\n" in err
+
+
+EARLY = AGENT.replace("messages = [{", "print(refund(3), asyncio.run(look(3)), sys.gettrace())\nmessages = [{", 1)
+
+
+@pytest.fixture
+def early(write, monkeypatch, run_programs):
+    """A script that calls its own tools before it asks a model, and `run.json`, in which it is recorded."""
+    write("offbook.toml", CONFIG)
+    write("shop.py", SHOP)
+    write("agent.py", EARLY)
+    with offbook.serving(responses={"any": {"content": "Done."}}) as upstream:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{upstream.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        code, out, err = run_programs("exec", "--record", "run.json", *PROGRAM)
+    assert (code, out) == (0, "{'refunded': 3} order 3 None\nDone.\n"), err
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    assert Path("ledger").read_text() == "refund 3\nlook 3\n"
+    Path("ledger").unlink()
+    return run_programs
+
+
+def test_a_script_s_own_tools_are_replayed_before_it_asks_a_model(early):
+    code, out, _ = early("exec", "--replay", "run.json", *PROGRAM)
+    assert (code, out) == (0, "{'refunded': 3} order 3 None\nDone.\n")
+    assert not Path("ledger").exists()
+
+
+def test_an_exploration_sees_tools_that_are_called_before_a_model_is_asked(early):
+    code, out, _ = early("explore", "--replay", "run.json", "--faults", "tool_lost,http_error", "--json", *PROGRAM)
+    explored = json.loads(out)
+    assert code == 1
+    assert explored["rows"] == ["1", "refund 1", "look 1"]
+    assert set(explored["tally"]) == {"crashed"}
+    assert not Path("ledger").exists()

@@ -205,7 +205,7 @@ def test_a_plan_without_a_workflow_is_reported_with_what_to_type(run, write):
     assert "hint: offbook replay FLOW --recording PATH --plan plan.json" in err
     code, _, err = run("replay", "run.json")
     assert code == 2
-    assert "run.json is no workflow; to replay a program: offbook replay run.json -- COMMAND" in err
+    assert "run.json is not a workflow; to replay a program: offbook replay run.json -- COMMAND" in err
 
 
 def test_tools_that_run_for_real_are_named_unless_quiet(run, write):
@@ -216,7 +216,7 @@ def test_tools_that_run_for_real_are_named_unless_quiet(run, write):
         f"name: stamp\nconfig: {{provider: openai, model: m}}\ntools: {{stamp: 'my_tools:stamp'}}\nsteps: [{step}]\n",
     )
     recording, recorded = (write(name, flows.recording({}, **more)) for name, more in RECORDINGS_OF_TOOLS.items())
-    note = "note: the recording has no tool calls, so that tools run for real: stamp\n"
+    note = "note: the recording has no tool calls, so tools run for real: stamp\n"
     for replay in (["replay", flow, "--recording"], ["run", flow, "--mock-responses"]):
         assert run(*replay, recording)[::2] == (0, note)
         assert run(*replay, recording, "--quiet")[::2] == (0, "")

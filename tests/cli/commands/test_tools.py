@@ -100,7 +100,7 @@ def test_a_dispatcher_alone_is_not_proposed_but_named_with_what_to_do(propose):
     assert found["refund"]["status"] == "not found"
     assert found["refund"]["reason"] == (
         "only agent:run_tool (agent.py:19) was called with its arguments, and that runs several tools; "
-        "move what it does for refund to a function of its own"
+        "move what it does for refund to a separate function"
     )
 
 
@@ -117,7 +117,7 @@ TOOLS = {"refund": pick, "look": pick}
     code, found = propose(tools, asks_for(refund={"order": 7}, look={"order": 8}))
     assert code == 1
     assert [each["status"] for each in found.values()] == ["not found", "not found"]
-    assert "runs several tools; move what it does for refund to a function of its own" in found["refund"]["reason"]
+    assert "runs several tools; move what it does for refund to a separate function" in found["refund"]["reason"]
 
 
 def test_a_lambda_is_not_proposed_but_explained(propose):

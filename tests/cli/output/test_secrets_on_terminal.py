@@ -3,6 +3,7 @@
 import importlib
 import json
 import logging
+import sys
 
 import pytest
 
@@ -72,3 +73,23 @@ def test_what_a_program_calls_and_reports_is_printed_and_written_without_secrets
     for text in (out, err, (tmp_path / "report.json").read_text(), (tmp_path / "run.json").read_text()):
         assert SECRET not in text
         assert OPAQUE not in text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("exec", "--replay", "run.json", "--report", "report.json"),
+        ("explore", "--replay", "run.json", "--faults", "timeout,http_error", "--report", "json=report.json"),
+        ("explore", "--replay", "run.json", "--faults", "timeout,http_error", "--report", "report.html"),
+    ],
+)
+def test_the_key_of_a_replayed_call_is_neither_printed_nor_reported(run_programs, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    opaque = f"{OPAQUE}-{command[0]}-{command[-1]}".replace("=", "-")  # another than those of tests before
+    (tmp_path / "run.json").write_text(json.dumps({"_version": 2, "any": {"content": "Hi"}}))
+    (tmp_path / "agent.py").write_text(REPORTS.replace(OPAQUE, opaque))
+    code, out, err = run_programs(*command, "--", sys.executable, "agent.py")
+    assert code < 2, err
+    report = (tmp_path / command[-1].removeprefix("json=")).read_text()
+    assert "redacted:github-token:" in report
+    assert opaque not in out + err + report

@@ -182,10 +182,28 @@ CHAT_REFUSED = [
         tools=[function(strict=True, parameters=STRICT_OBJECT | {"properties": {"city": {"allOf": []}}})],
     ),
     refused_chat(
-        "parameters-of-object",
+        "strict-functions",
+        "tools.0.function.parameters.properties.city.oneOf",
+        "'oneOf' is not permitted.",
+        tools=[function(strict=True, parameters=STRICT_OBJECT | {"properties": {"city": {"oneOf": []}}})],
+    ),
+    refused_chat(
+        "function-parameters",
         "tools.0.function.parameters.type",
         "got 'type: \"string\"'",
         tools=[function(parameters={"type": "string"})],
+    ),
+    refused_chat(
+        "function-parameters",
+        "tools.0.function.parameters.anyOf",
+        "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.",
+        tools=[function(parameters=OPEN_OBJECT | {"anyOf": [{"required": ["city"]}]})],
+    ),
+    refused_chat(
+        "function-parameters",
+        "tools.0.function.parameters.properties.cities",
+        "In context=('properties', 'cities'), array schema missing items.",
+        tools=[function(parameters={"type": "object", "properties": {"cities": {"type": "array"}}})],
     ),
     refused_chat(
         "strict-response-format",
@@ -313,6 +331,25 @@ RESPONSES_REFUSED = [
         tools=[{"type": "function", "name": "pay", "strict": True, "parameters": OPEN_OBJECT}],
     ),
     refused_responses(
+        "function-parameters",
+        "tools.0.parameters.properties.cities",
+        "array schema missing items.",
+        tools=[
+            {
+                "type": "function",
+                "name": "pay",
+                "parameters": {"type": "object", "properties": {"cities": {"type": "array"}}},
+            }
+        ],
+    ),
+    refused_responses(
+        "choice-is-offered",
+        "tool_choice",
+        "Tool choice 'function' not found in 'tools' parameter.",
+        tools=[{"type": "function", "name": "pay", "parameters": OPEN_OBJECT}],
+        tool_choice={"type": "function", "name": "refund"},
+    ),
+    refused_responses(
         "strict-text-format",
         "text.format.schema",
         "Invalid schema for response_format 'answer'",
@@ -379,6 +416,12 @@ ANTHROPIC_REFUSED = [
     ),
     refused_messages("no-system-message", "messages.0.role", 'Unexpected role "system"', said("Be brief", "system")),
     refused_messages(
+        "content-types",
+        "messages.0.content.0",
+        "Input tag 'image_url' found using 'type' does not match any of the expected tags",
+        said([{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]),
+    ),
+    refused_messages(
         "content-not-empty",
         "messages.2",
         "messages.2: all messages must have non-empty content except for the optional final assistant message",
@@ -437,6 +480,15 @@ ANTHROPIC_REFUSED = [
         results("t1", "t2"),
     ),
     refused_messages(
+        "results-are-of-user",
+        "messages.3",
+        "`tool_result` blocks can only be in `user` messages",
+        said("Hi"),
+        uses("t1"),
+        results("t1"),
+        results("t1") | {"role": "assistant"},
+    ),
+    refused_messages(
         "single-results",
         "messages.2.content.1",
         "each tool_use must have a single result.",
@@ -481,6 +533,13 @@ ANTHROPIC_REFUSED = [
         "thinking-budget", "max_tokens", "must be greater than `thinking.budget_tokens`", thinking=THINKING
     ),
     refused_messages(
+        "thinking-temperature",
+        "temperature",
+        "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.",
+        thinking={"type": "adaptive"},
+        temperature=0.5,
+    ),
+    refused_messages(
         "thinking-forces-no-tool",
         "tool_choice",
         "Thinking may not be enabled when tool_choice forces tool use.",
@@ -499,6 +558,12 @@ ANTHROPIC_REFUSED = [
         "tools.0.custom.input_schema.type",
         "Input should be 'object'",
         tools=[TOOL | {"input_schema": {"type": "array"}}],
+    ),
+    refused_messages(
+        "input-schemas",
+        "tools.0.custom.input_schema",
+        "input_schema does not support oneOf, allOf, or anyOf at the top level",
+        tools=[TOOL | {"input_schema": OPEN_OBJECT | {"anyOf": [{"required": ["city"]}]}}],
     ),
     refused_messages(
         "cached-blocks",
@@ -605,6 +670,30 @@ GEMINI_REFUSED = [
     refused_contents(
         "function-names", "tools.0.functionDeclarations.0.name", "Invalid function name.", tools=declares("9 x")
     ),
+    refused_contents(
+        "required-is-defined",
+        "tools.0.functionDeclarations.0.parameters.required.0",
+        "tools[0].function_declarations[0].parameters.required[0]: property is not defined",
+        tools=[{"functionDeclarations": [{"name": "pay", "parameters": {"type": "OBJECT", "required": ["sum"]}}]}],
+    ),
+    refused_contents(
+        "config-needs-functions",
+        "toolConfig",
+        "Function calling config is set without function_declarations.",
+        tools=[{"googleSearch": {}}],
+        toolConfig={"functionCallingConfig": {"mode": "AUTO"}},
+    ),
+    refused_contents(
+        "thought-signatures",
+        "contents.3",
+        "function call `default_api:pay` , position 4.",
+        HI,
+        turn("model", PAYS["parts"][0] | {"thoughtSignature": "s"}),
+        PAID,
+        PAYS,
+        PAID,
+        model="gemini-3-pro-preview",
+    ),
 ]
 
 GEMINI_ACCEPTED = [
@@ -651,6 +740,13 @@ def refused_converse(rule: str, place: str, words: str, *given: JsonObject, **mo
 
 BEDROCK_REFUSED = [
     refused_converse(
+        "starts-with-user",
+        "messages.0.role",
+        "A conversation must start with a user message.",
+        said([{"text": "Hello"}], "assistant"),
+        HELLO,
+    ),
+    refused_converse(
         "content-not-empty", "messages.0", "The content field in the Message object at messages.0", said([])
     ),
     refused_converse("text-not-blank", "messages.0.content.0", "messages.0.content.0 is blank.", said([{"text": " "}])),
@@ -676,6 +772,15 @@ BEDROCK_REFUSED = [
         "messages.0",
         "The number of toolResult blocks at messages.0.content exceeds the number of toolUse blocks of previous turn.",
         converse_results("t1"),
+        **CONFIG,
+    ),
+    refused_converse(
+        "single-results",
+        "messages.2",
+        "The toolResult blocks at messages.2.content contain duplicate Ids: t1",
+        HELLO,
+        converse_uses("t1", "t2"),
+        said([*converse_results("t1", "t1")["content"], *converse_results("t2")["content"]]),
         **CONFIG,
     ),
     refused_converse(
@@ -722,7 +827,6 @@ BEDROCK_ACCEPTED = [
     converse(HELLO, said([{"text": "So"}], "assistant")),
     converse(HELLO, HELLO),
     converse(HELLO, converse_uses("t1", "t2"), converse_results("t1"), converse_results("t2"), **CONFIG),
-    converse(said([{"text": "Hello"}], "assistant"), HELLO),
     converse(HELLO, converse_uses("t1"), converse_results("t1", status="error"), **CONFIG),
     converse(HELLO, converse_uses("t1"), converse_results("t1", content=[]), **CONFIG),
     converse(HELLO, converse_uses("t1"), said([*converse_results("t1")["content"], {"text": "Go on"}]), **CONFIG),

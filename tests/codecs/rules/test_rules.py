@@ -1,14 +1,16 @@
 """The rules of the vendors: what they refuse, and what they do not."""
 
+import json
 import re
 from datetime import date
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.codecs.base import WireRequest
-from offbook.codecs.rules import PROTOCOLS, refusal_of, rules_of
+from offbook.codecs.rules import PROTOCOLS, refusal_of, refusal_of_request, rules_of
 from offbook.vendors import codec_of
 from tests.codecs.rules.requests import ACCEPTED, REFUSED, chat
 
@@ -20,6 +22,7 @@ SHAPES = {
     "bedrock": {"message": "x", "__type": "ValidationException"},
 }
 KEPT = ("type", "status", "__type")
+LEGAL = [json.loads(line) for line in Path(__file__).with_name("legal.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def keys_and_kinds(value):
@@ -48,6 +51,22 @@ def test_a_refusal_has_the_status_and_the_shape_of_its_vendor(case):
 @pytest.mark.parametrize("case", ACCEPTED, ids=[f"{each.protocol}-{place}" for place, each in enumerate(ACCEPTED)])
 def test_an_odd_request_that_is_legal_is_accepted(case):
     assert refusal_of(case.protocol, case.wire) is None
+
+
+@pytest.mark.parametrize("case", LEGAL, ids=[f"{each['protocol']}: {each['why']}" for each in LEGAL])
+def test_what_the_documentation_of_a_vendor_allows_is_accepted(case):
+    request = WireRequest(case["path"], case["body"])
+    assert refusal_of(case["protocol"], request) is None
+    assert refusal_of(case["protocol"], request, has_real_answers=False) is None
+    codec = codec_of(case["protocol"])
+    assert refusal_of_request(codec.decode_request(request), codec) is None
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_vendor_refuses_seven_kinds_at_least_and_allows_as_many_odd_requests(protocol):
+    refused = {case.rule for case in REFUSED if case.protocol == protocol}
+    allowed = [each for each in LEGAL if each["protocol"] == protocol]
+    assert len(allowed) > len(refused) > 6
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

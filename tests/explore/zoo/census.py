@@ -113,6 +113,27 @@ def _with_its_fault(planted: Planted, cases: Sequence[FaultCase]) -> list[FaultC
     return [case for case in cases if columns & {cell.column for cell in case.cells}]
 
 
+COMMON_FAULTS = ("http_error 500", "empty_response", "tool_error", "tool_lost")
+
+
+def bare_findings(planted: Planted, twin: Twin, folder: Path) -> list[str]:
+    """Explore an agent as a newcomer does, with the faults that are tried by default, and return what is found.
+
+    A defect that none of these shows is explored with its own faults. Of a slow agent, only some are tried.
+    """
+    with planted.bare().open(twin, folder) as subject:
+        variants = getattr(subject, "variants", VARIANTS)
+        default = [each for each in variants if not each.is_optional]
+        if planted.is_slow:
+            names = {planted.at.partition(": ")[2].partition(" ")[0], *COMMON_FAULTS}
+            default = [each for each in default if each.name in names or each.fault.type in names]
+        explorer = Explorer(subject, ExploreOptions(variants=default))
+        if not any(planted.is_at(str(case)) for case in explorer.cases):
+            explorer = Explorer(subject, ExploreOptions(variants=select_variants(planted.faults, variants)))
+        found = explorer.explore().findings
+    return [f"{each.case}: {each.title}: {'; '.join(each.evidence)}" for each in found]
+
+
 def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: Exploration) -> Finding:
     made = next((other.run for other in exploration.results if other.case.id == each.same_as), each.run)
     entries = planted.done(witness.effects_of(made), made)

@@ -231,7 +231,7 @@ def test_keys_of_a_recording_may_be_those_of_something_else():
             "key 'a'.fault.after_chunks",
             "of at least 0",
         ),
-        ('{"a": {"fault": {"type": "stream_truncate", "raise": "Boom"}}}', "key 'a'.fault.raise", "unknown value"),
+        ('{"a": {"fault": {"type": "stream_truncate", "raise": "Boom"}}}', "key 'a'.fault.raise", "no exception"),
     ],
 )
 def test_an_entry_of_the_wrong_shape_is_refused_with_its_place_and_a_hint(text, place, reason):
@@ -269,7 +269,7 @@ def test_an_unknown_field_is_refused_with_the_name_that_was_meant(entry, place, 
 
 def test_an_unknown_field_that_is_like_no_other_is_refused_with_the_list():
     error = refused('{"a": {"fault": {"type": "connection_reset", "zzz": 1}}}')
-    assert error.hint == "it has no fields beside type"
+    assert error.hint == "it has no fields besides type"
     assert refused('{"a": {"zzz": 1}}').hint.startswith("fields: chunks, content,")
 
 

@@ -17,11 +17,16 @@ LETTERS = string.ascii_letters + string.digits
 
 
 def fake_secrets(random: Random) -> dict[str, tuple[str, str]]:
-    """A text with a secret of every kind, and of the secret what must not be left."""
-    made = {rule.kind: _of_rule(rule.words[0], rule.pattern, rule.context, random) for rule in _OWN_RULES}
+    """A text with a secret of every rule, by its kind, and of the secret what must not be left.
+
+    Further rules of a kind have a number as well.
+    """
     data = json.loads(files("offbook.recording.redact").joinpath("gitleaks_rules.json").read_bytes())
-    for rule in data["rules"]:
-        made[rule["kind"]] = _of_rule(rule["words"][0], rule["pattern"], rule.get("context", False), random)
+    rules = [(rule.kind, rule.words[0], rule.pattern, rule.context) for rule in _OWN_RULES]
+    rules += [(rule["kind"], rule["words"][0], rule["pattern"], rule.get("context", False)) for rule in data["rules"]]
+    made: dict[str, tuple[str, str]] = {}
+    for number, (kind, word, pattern, context) in enumerate(rules):
+        made[f"{kind} {number}" if kind in made else kind] = _of_rule(word, pattern, context, random)
     return made | {kind: _special(kind, random) for kind in ("bearer-token", *SPECIAL_KINDS)}
 
 

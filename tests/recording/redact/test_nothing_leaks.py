@@ -90,7 +90,7 @@ def planted():
 
 
 def test_there_is_a_secret_of_every_kind_and_each_is_found_alone():
-    assert set(SECRETS) == set(secret_kinds())
+    assert {kind.partition(" ")[0] for kind in SECRETS} == set(secret_kinds())
     assert len(SECRETS) > 200
     for kind, (text, part) in SECRETS.items():
         masked = mask_text(f"before {text} after")

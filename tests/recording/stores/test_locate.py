@@ -38,6 +38,15 @@ def test_an_sqlite_address_names_a_database_file_whatever_it_is_called(name, tmp
     assert (tmp_path / name).read_bytes().startswith(b"SQLite format 3")
 
 
+@pytest.mark.parametrize("location", ["run.json?ttl=1h", "sqlite:///run.db?ttl=1h", "run.db?prefix=a&ttl=1h"])
+def test_an_option_of_redis_is_refused_elsewhere_with_what_to_do_instead(location, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="only a recording in Redis has options") as caught:
+        open_store(location)
+    assert f"offbook recording prune {location.partition('?')[0]} --older-than" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_sqlite_address_with_four_slashes_names_an_absolute_path():
     assert open_store("sqlite:////var/run.db").path == Path("/var/run.db")
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from offbook.errors import InputError, RecordingFormatError, RecordingUnavailableError
+from offbook.installed import install_hint
 from offbook.recording.edit import copy_store
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, ToolExchange
@@ -124,7 +125,7 @@ class TestLocation:
         monkeypatch.setattr(builtins, "__import__", refuse)
         with pytest.raises(InputError, match="redis is not installed") as caught:
             open_store("redis://cache")
-        assert caught.value.hint == "pip install 'offbook[redis]'"
+        assert caught.value.hint == install_hint("redis")
 
 
 class TestLifetime:

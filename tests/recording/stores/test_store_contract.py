@@ -12,14 +12,25 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import UNSET
 
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import Usage
 from offbook.recording.edit import PruneFilter, edit_stores, merge_stores, prune_document
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import Exchange, ToolExchange, hash_arguments
+from offbook.recording.format.exchange import Exchange
 from offbook.recording.redact.redactor import Redactor
+from offbook.recording.stores.contract import (
+    StoreContract,
+    append,
+    append_tools,
+    called,
+    contents,
+    reading,
+    replace,
+    results,
+    said,
+    whole_meaning,
+)
 from offbook.recording.stores.locate import open_store
 from offbook.recording.transaction import FoundExchanges, ReplaceOnCloseWriter
 from tests.servers import redis_server
@@ -69,152 +80,24 @@ def state(store):
     return found.st_ino, found.st_mtime_ns
 
 
-def said(content, *, request_hash=None, recorded_at=None):
-    return Exchange(content=content, request_hash=request_hash, recorded_at=recorded_at)
+class TestContract(StoreContract):
+    @pytest.fixture(params=STORES)
+    def location(self, request, tmp_path):
+        return location_of(request.param, tmp_path)
 
-
-def append(store, *keyed):
-    """Open, append each exchange under its key, and close."""
-    writer = store.write()
-    for key, exchange in keyed:
-        writer.append(key, exchange)
-    writer.close()
-
-
-def replace(store, *keyed):
-    """Put each exchange in the place of those of its key, as the mode `all` does."""
-    writer = ReplaceOnCloseWriter(store, "models", "all")
-    for key, exchange in keyed:
-        writer.append(key, exchange)
-    writer.close()
-
-
-@contextmanager
-def reading(store):
-    reader = store.read()
-    try:
-        yield reader
-    finally:
-        reader.close()
-
-
-def contents(store):
-    """What is recorded, by key: a text, or a list of texts."""
-    return {
-        key: [exchange.content for exchange in entry] if isinstance(entry, list) else entry.content
-        for key, entry in store.load().entries.items()
-    }
-
-
-def meaning(exchange):
-    """An exchange as what it says, however its JSON is laid out and whether or not it spells out zeros."""
-    request = msgspec.json.decode(exchange.request) if bytes(exchange.request) else None
-    return msgspec.structs.asdict(exchange) | {"request": request, "usage": exchange.usage or Usage()}
-
-
-def whole_meaning(document):
-    entries = {
-        key: [meaning(exchange) for exchange in entry] if isinstance(entry, list) else meaning(entry)
-        for key, entry in document.entries.items()
-    }
-    return document.meta, document.rest, entries, document.tools
+    def test_removed_siblings_leave_nothing(self, store):
+        append(store, ("a", said("1")))
+        before = recordings_beside(store)
+        siblings = [store.sibling() for _ in range(2)]
+        for sibling in siblings:
+            sibling.save(Document())
+        assert len(recordings_beside(store)) == 3
+        for sibling in siblings:
+            sibling.remove()
+        assert recordings_beside(store) == before
 
 
 class TestWriting:
-    def test_what_is_appended_is_read_again(self, store):
-        append(store, ("greet", said("Hello.")))
-        with reading(store) as reader:
-            (stored,) = reader
-            assert stored.key == "greet"
-            assert stored.exchange.content == "Hello."
-            assert len(reader) == 1
-
-    def test_exchanges_of_one_key_keep_their_order(self, store):
-        append(store, *(("loop", said(str(number))) for number in range(120)))
-        assert contents(store) == {"loop": [str(number) for number in range(120)]}
-
-    def test_a_single_exchange_repeats_and_several_answer_in_order(self, store):
-        append(store, ("once", said("a")), ("twice", said("b")), ("twice", said("c")))
-        with reading(store) as reader:
-            assert {stored.exchange.content: stored.repeats for stored in reader} == {"a": True, "b": False, "c": False}
-            assert reader.repeating("once").exchange.content == "a"
-            assert reader.repeating("twice") is None
-            assert reader.repeating("never") is None
-
-    def test_opening_what_is_there_adds_to_it(self, store):
-        append(store, ("a", said("1")), ("b", said("1")))
-        append(store, ("a", said("2")), ("c", said("1")))
-        assert contents(store) == {"a": ["1", "2"], "b": "1", "c": "1"}
-
-    def test_what_was_read_from_a_recording_can_be_appended_to_another(self, store, tmp_path):
-        with_request = Exchange(content="1", request=msgspec.Raw(b'{"model": "m", "messages": [{"role": "user"}]}'))
-        other = open_store(tmp_path / "other.json")
-        append(other, ("a", with_request))
-        append(store, *other.load())
-        assert [(key, meaning(exchange)) for key, exchange in store.load()] == [("a", meaning(with_request))]
-
-    def test_a_writer_knows_what_was_there_when_it_was_opened(self, store):
-        writer = store.write()
-        assert writer.size == 0
-        assert writer.meta["created_by"].startswith("offbook ")
-        writer.add_meta({"normalise": {"whitespace": True}})
-        writer.append("a", said("1"))
-        writer.append("a", said("2"))
-        writer.close()
-        writer = store.write()
-        writer.close()
-        assert writer.size == 2
-        assert writer.meta["normalise"] == {"whitespace": True}
-
-    def test_metadata_is_added_to_what_is_there(self, store):
-        store.save(Document(meta={"kept": 1, "changed": 1}, rest={"_plugin": {"get": [{"result": 7}]}}))
-        writer = store.write()
-        writer.add_meta({"changed": 2, "new": 2})
-        writer.append("a", said("1"))
-        writer.close()
-        document = store.load()
-        assert document.meta == {"kept": 1, "changed": 2, "new": 2}
-        assert document.rest == {"_plugin": {"get": [{"result": 7}]}}
-
-    def test_metadata_that_cannot_be_written_is_refused_and_the_writer_goes_on(self, store):
-        writer = store.write()
-        with pytest.raises(TypeError):
-            writer.add_meta({"unwritable": object()})
-        writer.append("a", said("1"))
-        writer.close()
-        assert contents(store) == {"a": "1"}
-
-    def test_opening_without_adding_changes_nothing(self, store):
-        document = Document(entries={"a": said("1"), "b": [said("2")]}, rest={"_plugin": {}})
-        store.save(document)
-        store.write().close()
-        assert whole_meaning(store.load()) == whole_meaning(document)
-
-    def test_a_reader_sees_what_an_open_writer_has_appended(self, store):
-        writer = store.write()
-        for number in range(3):
-            writer.append("a", said(str(number)))
-            assert len(store.load().exchanges("a")) == number + 1
-        writer.close()
-        assert contents(store) == {"a": ["0", "1", "2"]}
-
-    def test_closing_twice_is_closing_once(self, store):
-        writer = store.write()
-        writer.append("a", said("1"))
-        writer.close()
-        writer.close()
-        assert contents(store) == {"a": "1"}
-
-    def test_what_is_appended_after_closing_is_kept_too(self, store):
-        writer = store.write()
-        writer.append("a", said("1"))
-        writer.close()
-        writer.append("a", said("2"))
-        assert contents(store) == {"a": ["1", "2"]}
-        writer.append("a", said("3"))
-        writer.close()
-        assert contents(store) == {"a": ["1", "2", "3"]}
-
     @every_store
     @few_examples
     @given(appended=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), exchanges), max_size=6))
@@ -228,66 +111,6 @@ class TestWriting:
 
 
 class TestFinding:
-    @pytest.fixture
-    def reader(self, store):
-        append(
-            store,
-            ("loop", said("1", request_hash="x")),
-            ("loop", said("2", request_hash="y")),
-            ("loop", said("3", request_hash="x")),
-            ("mixed", said("4", request_hash="x")),
-            ("mixed", said("5")),
-            ("one", said("6")),
-            ("other", said("7", request_hash="x")),
-        )
-        with reading(store) as reader:
-            yield reader
-
-    @staticmethod
-    def all_found(reader, key, fingerprint):
-        """What one after another finds."""
-        found, after = [], -1
-        while (stored := reader.find(key=key, fingerprint=fingerprint, after=after)) is not None:
-            found.append(stored.exchange.content)
-            after = stored.id
-        return found
-
-    @pytest.mark.parametrize(
-        ("key", "fingerprint", "expected"),
-        [
-            ("loop", None, ["1", "2", "3"]),
-            ("loop", "x", ["1", "3"]),
-            ("loop", "y", ["2"]),
-            ("loop", "z", []),
-            ("mixed", "x", ["4", "5"]),
-            ("mixed", "z", ["5"]),
-            ("one", None, ["6"]),
-            ("one", "x", ["6"]),
-            ("other", "x", ["7"]),
-            ("other", "z", []),
-            ("none", None, []),
-            ("none", "x", []),
-            (None, "x", ["1", "3", "4", "7"]),
-            (None, "y", ["2"]),
-            (None, "z", []),
-        ],
-    )
-    def test_what_fits_is_found_in_order(self, reader, key, fingerprint, expected):
-        """Under a key, an exchange without a fingerprint fits every one; anywhere, it fits none."""
-        assert self.all_found(reader, key, fingerprint) == expected
-        last = reader.last(key=key, fingerprint=fingerprint)
-        assert (None if last is None else last.exchange.content) == (expected[-1] if expected else None)
-
-    def test_an_empty_fingerprint_is_none(self, store):
-        append(store, ("a", said("1", request_hash="")), ("a", said("2", request_hash="x")))
-        with reading(store) as reader:
-            assert [stored.fingerprint for stored in reader] == [None, "x"]
-            assert self.all_found(reader, "a", "x") == ["1", "2"]
-
-    def test_ids_order_exchanges_as_reading_does(self, reader):
-        ids = [stored.id for stored in reader]
-        assert ids == sorted(set(ids))
-
     @every_store
     @few_examples
     @given(
@@ -327,196 +150,8 @@ class TestSaving:
             store.save(document)
             assert whole_meaning(store.load()) == whole_meaning(document)
 
-    def test_a_list_of_one_stays_a_list(self, store):
-        store.save(Document(entries={"listed": [said("1")], "single": said("2")}))
-        with reading(store) as reader:
-            assert {stored.key: stored.repeats for stored in reader} == {"listed": False, "single": True}
-            assert reader.repeating("listed") is None
-        append(store, ("other", said("3")))
-        assert contents(store) == {"listed": ["1"], "single": "2", "other": "3"}
-        append(store, ("listed", said("4")))
-        assert contents(store)["listed"] == ["1", "4"]
-
-    def test_saving_replaces_all_that_was_there(self, store):
-        store.save(Document(meta={"a": 1}, entries={"a": said("1")}, rest={"_a": 1}))
-        store.save(Document(meta={"b": 1}, entries={"b": said("1")}))
-        assert whole_meaning(store.load()) == ({"b": 1}, {}, {"b": meaning(said("1"))}, {})
-
-    def test_saving_replaces_what_an_open_writer_has_appended_and_the_writer_goes_on(self, store):
-        writer = store.write()
-        writer.append("a", said("1"))
-        store.save(Document(entries={"b": said("2")}))
-        writer.append("c", said("3"))
-        writer.close()
-        assert contents(store) == {"b": "2", "c": "3"}
-
-    def test_a_save_that_fails_leaves_everything_as_it_was(self, store):
-        append(store, ("a", said("1")))
-        with pytest.raises(TypeError):
-            store.save(Document(entries={"b": said("2")}, rest={"_plugin": object()}))
-        assert contents(store) == {"a": "1"}
-
-    def test_an_update_changes_what_is_there_in_place(self, store):
-        writer = store.write()
-        writer.append("a", said("1"))
-        writer.append_tool("get", ToolExchange(result=1))
-        store.update(lambda document: document.add("b", said("2")))
-        writer.append("b", said("3"))
-        writer.close()
-        assert contents(store) == {"a": "1", "b": ["2", "3"]}
-        assert len(store.load().tools) == 1
-
-    def test_an_update_makes_what_is_absent(self, store):
-        store.update(lambda document: document.add("a", said("1")))
-        assert contents(store) == {"a": "1"}
-
-    def test_an_update_that_fails_leaves_everything_as_it_was(self, store):
-        append(store, ("a", said("1")))
-
-        def fail(document):
-            document.entries.clear()
-            raise LookupError
-
-        with pytest.raises(LookupError):
-            store.update(fail)
-        assert contents(store) == {"a": "1"}
-
-    def test_a_sibling_is_a_place_of_its_own_until_it_is_removed(self, store):
-        append(store, ("a", said("1")))
-        before = recordings_beside(store)
-        siblings = [store.sibling() for _ in range(2)]
-        for number, sibling in enumerate(siblings):
-            sibling.save(Document())
-            append(sibling, ("b", said(str(number))))
-        assert [contents(each) for each in (store, *siblings)] == [{"a": "1"}, {"b": "0"}, {"b": "1"}]
-        assert contents(open_store(siblings[0].location)) == {"b": "0"}
-        assert len(recordings_beside(store)) == 3
-        for sibling in siblings:
-            sibling.remove()
-        assert recordings_beside(store) == before
-
-    def test_a_document_of_an_older_version_has_the_current_one_once_something_is_added_to_it(self, store):
-        store.save(Document(entries={"a": said("1", request_hash="x")}, version=1))
-        assert store.load().version == 1
-        append(store, ("b", said("2")))
-        with reading(store) as reader:
-            assert reader.version == 2
-            assert sorted(stored.key for stored in reader) == ["a", "b"]
-
-    def test_it_stays_older_until_no_exchange_is_left_that_would_answer_any_request(self, store):
-        store.save(Document(entries={"a": said("1")}, version=1))
-        append(store, ("b", said("2", request_hash="x")))
-        with closing(store.write()) as writer:
-            writer.append_tool("search", called("found"))
-        assert store.load().version == 1
-        replace(store, ("a", said("3", request_hash="y")))
-        assert store.load().version == 2
-        assert contents(store) == {"a": "3", "b": "2"}
-
-    def test_a_tool_call_that_is_added_makes_it_the_current_version_too(self, store):
-        store.save(Document(entries={"a": said("1", request_hash="x")}, version=1))
-        with closing(store.write()) as writer:
-            writer.append_tool("search", called("found"))
-        assert store.load().version == 2
-        assert contents(store) == {"a": "1"}
-
-    def test_a_document_of_an_older_version_to_which_nothing_is_added_stays_as_it_is(self, store):
-        store.save(Document(entries={"a": said("1")}, version=1))
-        store.write().close()
-        assert store.load().version == 1
-
-
-def called(result, *, arguments=UNSET, recorded_at=None):
-    return ToolExchange(result=result, arguments=arguments, recorded_at=recorded_at)
-
-
-def append_tools(store, *named):
-    """Open, append each exchange of a tool, and close."""
-    writer = store.write()
-    for tool, exchange in named:
-        writer.append_tool(tool, exchange)
-    writer.close()
-
-
-def results(store):
-    """What is recorded of tools, by name: a result, or a list of results."""
-    return {
-        tool: [exchange.answer for exchange in entry] if isinstance(entry, list) else entry.answer
-        for tool, entry in store.load().tools.items()
-    }
-
 
 class TestTools:
-    def test_what_is_appended_is_read_again(self, store):
-        append_tools(store, ("get", called("rain", arguments={"city": "Oslo"})))
-        with reading(store) as reader:
-            (stored,) = reader.tools
-            assert stored.key == "get"
-            assert stored.exchange.result == "rain"
-            assert not stored.repeats
-            assert len(reader) == 0
-            assert len(reader.tools) == 1
-
-    def test_calls_are_a_list_even_if_there_is_one(self, store):
-        append_tools(store, ("once", called(1)), *(("often", called(number)) for number in range(300)))
-        assert results(store) == {"once": [1], "often": list(range(300))}
-
-    def test_an_object_repeats_until_something_is_added(self, store):
-        store.save(Document(tools={"get": called(1), "put": [called(2)]}))
-        with reading(store) as reader:
-            assert reader.tools.repeating("get").exchange.result == 1
-            assert reader.tools.repeating("put") is None
-        assert results(store) == {"get": 1, "put": [2]}
-        append_tools(store, ("get", called(3)))
-        assert results(store) == {"get": [1, 3], "put": [2]}
-
-    def test_models_and_tools_of_one_name_do_not_get_in_each_others_way(self, store):
-        append(store, ("get", said("model")))
-        append_tools(store, ("get", called("tool")))
-        assert contents(store) == {"get": "model"}
-        assert results(store) == {"get": ["tool"]}
-        found = FoundExchanges(store)
-        store.update(lambda document: found.replace_in(document, [], [], mode="fresh", kinds=["models"]))
-        assert contents(store) == {}
-        assert results(store) == {"get": ["tool"]}
-
-    def test_a_writer_counts_models_and_tools_apart(self, store):
-        append(store, ("a", said("1")))
-        append_tools(store, ("get", called(1)), ("get", called(2)))
-        writer = store.write()
-        writer.close()
-        assert writer.size == 1
-        assert writer.tool_size == 2
-
-    def test_a_reader_sees_what_an_open_writer_has_appended(self, store):
-        writer = store.write()
-        for number in range(3):
-            writer.append_tool("get", called(number))
-            assert results(store) == {"get": list(range(number + 1))}
-        writer.close()
-
-    def test_what_is_appended_after_closing_is_kept_too(self, store):
-        writer = store.write()
-        writer.close()
-        writer.append_tool("get", called(1))
-        writer.close()
-        assert results(store) == {"get": [1]}
-
-    def test_what_fits_is_found_in_order(self, store):
-        oslo, rome = {"city": "Oslo"}, {"city": "Rome"}
-        calls = [called(1, arguments=oslo), called(2, arguments=rome), called(3), called(4, arguments=oslo)]
-        append_tools(store, *(("get", call) for call in calls), ("put", called(5, arguments=oslo)))
-        with reading(store) as reader:
-            for arguments, expected in ((oslo, [1, 3, 4]), (rome, [2, 3]), ({}, [3])):
-                found, after = [], -1
-                while stored := reader.tools.find(key="get", fingerprint=hash_arguments(arguments), after=after):
-                    found.append(stored.exchange.result)
-                    after = stored.id
-                assert found == expected
-                assert (
-                    reader.tools.last(key="get", fingerprint=hash_arguments(arguments)).exchange.result == expected[-1]
-                )
-
     @every_store
     @few_examples
     @given(appended=st.lists(st.tuples(tool_names, tool_exchanges), max_size=6))
@@ -679,26 +314,6 @@ class TestReplacing:
         for _ in range(2):
             store.update(lambda document: found.replace_in(document, [], [], mode="fresh", kinds=["models"]))
             assert contents(store) == {"a": ["same"]}
-
-
-class TestMissing:
-    def test_reading_what_is_not_there_is_refused_with_a_hint(self, store):
-        assert not store.exists()
-        for attempt in (store.read, store.load):
-            with pytest.raises(InputError) as caught:
-                attempt()
-            assert caught.value.reason == "no such recording"
-            assert caught.value.source == store.location
-            assert "record it first" in caught.value.hint
-        assert not store.exists()
-
-    @pytest.mark.parametrize("make", [lambda store: store.write().close(), lambda store: store.save(Document())])
-    def test_writing_makes_it_empty_and_readable(self, store, make):
-        make(store)
-        assert store.exists()
-        document = store.load()
-        assert document.entries == {}
-        assert document.meta["created_by"].startswith("offbook ")
 
 
 def other_database():

@@ -63,7 +63,7 @@ def test_what_a_budget_left_out_and_calls_that_met_no_fault_are_reported():
     assert (
         "partial: 1 of 4 cases, 0 findings: 1 recovered; the budget left out 3 cases\n"
         "left out: 3 of 9 single faults\nby fault: 3 of timeout\n"
-        "not tried at all, for the budget is too small: timeout\nfor the rest: a larger --budget, "
+        "not tried at all, because the budget is too small: timeout\nfor the rest: a larger --budget, "
     ) in output
     assert "met no fault: 2 agent, find_order 1, refund 1\n" in output
 

@@ -238,7 +238,7 @@ def test_no_findings_are_reported_as_none_and_a_budget_with_what_it_left_out(loo
     assert page.locator("#totals").inner_text() == "6 cases, 0 findings; the budget left out 12 cases"
     assert page.locator("header .note").all_inner_texts() == [
         "by fault: 9 of timeout; 3 of tool_error",
-        "not tried at all, for the budget is too small: tool_error",
+        "not tried at all, because the budget is too small: tool_error",
         LEFT_OUT_HINT,
     ]
 

@@ -33,6 +33,12 @@ class Answering:
         return ctx.tool
 
 
+async def test_the_context_has_the_names_of_agentest_too():
+    mock = {"get": lambda args, ctx: [ctx.callIndex, ctx.turnIndex, ctx.conversationId == ctx.conversation_id]}
+    tools = Mocks(mock).conversation()
+    assert [await tools.resolve("get", {}) for _ in range(2)] == [[0, 0, True], [1, 0, True]]
+
+
 def test_a_function_answers_by_the_arguments():
     def search_products(args):
         if args["query"] == "laptop":

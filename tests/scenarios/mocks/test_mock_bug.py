@@ -9,7 +9,7 @@ ANSWERS = sequence(["a", "b"])
 
 
 def counts(args, ctx):
-    return ctx.callIndex
+    return ctx.call_idx
 
 
 def misspells(args):
@@ -25,13 +25,13 @@ def takes_a_dict_for_an_object(args):
 
 
 async def waits(args, ctx):
-    return ctx.turnIndex
+    return ctx.turn_idx
 
 
 @pytest.mark.parametrize(
     ("mock", "error"),
     [
-        (counts, r"AttributeError: .*'callIndex' \(test_mock_bug.py:\d+\); did you mean 'call_index'\?"),
+        (counts, r"AttributeError: .*'call_idx' \(test_mock_bug.py:\d+\); did you mean 'call_index'\?"),
         (misspells, r"NameError: name 'argz' is not defined.* \(test_mock_bug.py:\d+\); did you mean 'args'\?"),
         (takes_the_mock_for_an_iterator, "AttributeError: .*'next'"),
         (takes_a_dict_for_an_object, "AttributeError: 'dict' object has no attribute 'city'"),

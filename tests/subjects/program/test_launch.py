@@ -376,7 +376,7 @@ if "_offbook_guest.server" in sys.modules and os.path.exists("armed"): sys.exit(
         exploration = explorer.explore(explorer.cases[:12])
     assert not subject.is_forked
     assert len(notices.warnings) == 1
-    assert "if it is started anew" in notices.warnings[0]
+    assert "when started anew" in notices.warnings[0]
     assert exploration.counts.get("recovered")
 
 

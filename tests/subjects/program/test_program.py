@@ -321,10 +321,12 @@ def test_effects_are_reported_in_a_file_or_over_http(tmp_path):
 import offbook
 ask(said("Hi"))
 offbook.effect("refund", order=42)
-report('[{"tool": "mail", "arguments": {"to": "Ann"}}]')
+report('[{"tool": "mail", "arguments": {"to": "Ann"}}, {"tool": "over HTTP", "outcome": "reached"}]')
+offbook.reached("in a file")
 """
     )
     (run,) = runs(subject(code, tmp_path, HELLO))
+    assert run.reached == ("in a file", "over HTTP")
     assert [(str(each), each.source) for each in run.effects] == [
         ("refund(order=42)", "observed"),
         ('mail(to="Ann")', "observed"),

@@ -10,6 +10,7 @@ import pytest
 import trustme
 
 from offbook.errors import InputError
+from offbook.installed import install_hint
 from offbook.wire.intercept.interception import Authority, InterceptedHosts, Interception
 from offbook.wire.intercept.program_network import BUNDLE_VARIABLES, ProxyEnvironment
 from tests.wire.intercept.conftest import intercepting
@@ -88,7 +89,7 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "trustme", None)
     with pytest.raises(InputError, match="trustme") as raised:
         Authority()
-    assert raised.value.hint == "pip install 'offbook[intercept]'"
+    assert raised.value.hint == install_hint("intercept")
 
 
 @pytest.mark.parametrize(

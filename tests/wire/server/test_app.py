@@ -144,7 +144,7 @@ def test_a_wrong_key_is_refused_in_the_shape_of_the_vendor_and_never_repeated(se
     response = ask(server.url + prefix, call_of(protocol, headers=headers))
     assert response.status == 401
     assert response.headers["x-should-retry"] == "false"
-    assert CODECS[protocol].decode_error(response.body) == "the API key is not that of this server"
+    assert CODECS[protocol].decode_error(response.body) == "the API key does not fit this server"
     assert b"hush" not in response.body
     assert KEY.encode() not in response.body
     assert not server.calls

@@ -143,7 +143,7 @@ def test_a_root_that_is_a_link_out_of_the_folder_is_refused(tmp_path):
 
 @pytest.mark.parametrize("root", ["dta", "secret.txt"])
 def test_a_root_that_is_no_folder_is_reported(folder, root):
-    with pytest.raises(InputError, match=f"there is no folder {root} beside the workflow"):
+    with pytest.raises(InputError, match=f"there is no folder {root} next to the workflow"):
         read_file("read", root=root, folder=folder)
 
 

@@ -415,3 +415,47 @@ def test_streamed_pieces_are_passed_on_by_step():
 def test_usage_is_counted_whatever_provider_answers():
     provider = Scripted(Response("x", usage=Usage.of(3, 4)), Response("y", usage=Usage.of(1, 1)))
     assert run_workflow(CHAIN, provider=provider).total_tokens == 9
+
+
+MOCKED = """
+name: mocked
+config:
+  {provider: mock, model: m, responses_file: answers.json, strict: true, fallbacks: [{provider: mock, model: big}]}
+tools: {get: "own_tools:get"}
+steps:
+  - {id: ask, type: llm_call, prompt: Hi, output: answer}
+  - {id: look, type: tool, tool: get, depends_on: [ask], output: found}
+"""
+ANSWERS = """{
+  "_version": 2,
+  "ask": [{"fault": {"type": "context_overflow"}}, {"content": "Hello!"}],
+  "_tools": {"get": [{"result": "recorded"}]}
+}"""
+
+
+@pytest.fixture
+def mocked_flow(tmp_path):
+    (tmp_path / "flow.yaml").write_text(MOCKED)
+    (tmp_path / "answers.json").write_text(ANSWERS)
+    (tmp_path / "own_tools.py").write_text("def get() -> str:\n    raise ConnectionError\n")
+    return tmp_path / "flow.yaml"
+
+
+def test_a_mocked_workflow_needs_no_gateway_and_every_run_starts_anew(mocked_flow):
+    engine = WorkflowEngine(workflow=mocked_flow)
+    for _ in range(2):
+        result = engine.run_sync()
+        assert result.state == {"answer": "Hello!", "found": "recorded"}
+        assert result.steps["ask"].attempts == 2
+
+
+def test_a_workflow_that_calls_a_model_is_refused_without_a_provider(mocked_flow):
+    mocked_flow.write_text(MOCKED.replace("provider: mock, model: m", "provider: openai, model: m"))
+    with pytest.raises(InputError, match="the workflow calls openai, and no provider is given"):
+        WorkflowEngine(workflow=mocked_flow)
+
+
+def test_a_response_file_of_another_folder_is_refused_without_a_gateway_as_well(mocked_flow):
+    mocked_flow.write_text(MOCKED.replace("answers.json", "../answers.json"))
+    with pytest.raises(InputError, match="leaves the folder of the workflow"):
+        WorkflowEngine(workflow=mocked_flow).run_sync()

@@ -230,7 +230,7 @@ def test_a_module_that_is_not_there_is_reported_with_a_near_one(tmp_path):
     assert refusal(tmp_path, "my_tolls:f") == (
         "tools.search: there is no module 'my_tolls'\n  hint: did you mean 'my_tools'?"
     )
-    assert refusal(tmp_path, "x:f").endswith("hint: modules beside the workflow: my_tools, other")
+    assert refusal(tmp_path, "x:f").endswith("hint: modules next to the workflow: my_tools, other")
 
 
 def test_a_module_that_was_not_there_a_moment_ago_is_found(tmp_path):

@@ -51,7 +51,7 @@ def router(*conditions, default="", step_id="r", after=""):
         (["{id: a, type: llm_call, prompt: '{state.txt}'}"], "4:29: steps[0].prompt: no step before this one writes state.txt, and 'state' does not declare it | did you mean 'text'?"),
         ([call("a", output="x"), "{id: b, type: llm_call, prompt: '{state.x}'}"], "5:29: steps[1].prompt: no step before this one writes state.x, and 'state' does not declare it | 'a' writes it: add it to depends_on"),
         (["{id: a, type: llm_call, prompt: '{state.x}'}", call("b", output="x", depends_on="[a]")], "4:29: steps[0].prompt: no step before this one writes state.x, and 'state' does not declare it | keys so far: items, text"),
-        (["{id: a, type: llm_call, prompt: 'About {{ state.text }}'}"], "4:29: steps[0].prompt: '{{ state.text }}' is not a placeholder, and would be sent as it is | write {state.text}; {{ is a literal brace"),
+        (["{id: a, type: llm_call, prompt: 'About {{ state.text }}'}"], "4:29: steps[0].prompt: '{{ state.text }}' is not a placeholder, and would be sent unchanged | write {state.text}; {{ is a literal brace"),
         (["{id: a, type: llm_call, system_prompt: '{state.zzz}', prompt: x}"], "4:29: steps[0].system_prompt: no step before this one writes state.zzz, and 'state' does not declare it | keys so far: items, text"),
         (["{id: a, type: llm_call, prompt: '{text}'}"], "4:29: steps[0].prompt: there is no text | names: state, state.items, state.text"),
         (["{id: a, type: llm_call, prompt: '{item.x}'}"], "4:29: steps[0].prompt: there is no item.x | names: state, state.items, state.text"),

@@ -34,7 +34,7 @@ FormatReader: TypeAlias = Callable[[str, re.Match[str], Collection[str]], TextMa
 
 
 class CallFormat(Struct, frozen=True):
-    """A way to write calls: the pattern that opens it, and the function that reads on from there.
+    """A notation for calls: its opening pattern, and the function that reads the rest.
 
     `is_marked` means that the opening alone marks a call, unlike plain JSON.
     """
@@ -68,7 +68,7 @@ _DEPTHS = {"open": 1, "close": -1}
 
 
 class ParsedValue(Struct, frozen=True):
-    """A value, where it ends, and whether its outermost bracket is closed there."""
+    """A value, its end, and whether its outermost bracket is closed."""
 
     value: object
     end: int
@@ -174,10 +174,10 @@ _WRAPPERS = ("function", "function_call", "tool_call")
 def calls_in(
     value: object, tools: Collection[str], *, is_closed: bool = True, is_marked: bool = False
 ) -> tuple[ToolCall, ...]:
-    """Return the calls in a JSON value, of any tools; none if any part of it is not a call.
+    """Return the calls of any tools in a JSON value, or none if any part of it is not a call.
 
-    A call without arguments counts only if the value `is_closed`, since they could follow; so does an object whose only
-    key is one of `tools`. `is_marked` means that the text around the value says that it is a call.
+    A call without arguments counts only if the value `is_closed`, since arguments could follow; so does an object whose
+    only key is one of `tools`. `is_marked` means that the surrounding text marks a call.
     """
     items = _items(value)
     alone = _NAMES if is_marked or (isinstance(value, dict) and "tool_calls" in value) else _NAMES_OF_CALLS

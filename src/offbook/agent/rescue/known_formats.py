@@ -93,7 +93,7 @@ _JSON_NEXT = re.compile(rf"[\s,;]*+(?:{_JSON_OPENING})")
 
 
 def read_json_calls(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """Read consecutive JSON values. If one of them is not a call, none of them is."""
+    """Read consecutive JSON values. If any is not a call, none counts."""
     calls: list[ToolCall] = []
     start, is_text = opening.start(), False
     following: re.Match[str] | None = opening

@@ -85,8 +85,8 @@ _no_prose = re.compile(r"```|[{<]")
 def is_quoted(text: str, match: TextMatch, *, since: int, is_marked: bool) -> bool:
     """Whether the calls are next to words of doubt, of an example or of the past.
 
-    Text before `since` is ignored. Marked calls are quoted only by words of an example, unless their sentence ends
-    before the call, and as inline code in a line with other words.
+    Text before `since` is ignored. Marked calls are quoted only by words of an example in their own sentence, or as
+    inline code in a line with other words.
     """
     before, after = _surroundings(text, match, since)
     lead_in = _sentence_end.split(before.strip().rpartition("\n")[2])[-1]
@@ -136,8 +136,8 @@ class _Scan:
     """A pass over a text: its position, and the matches so far.
 
     Whatever opens first is read to its end: nothing inside an argument is taken for a call. `has_inline_calls` is set
-    by a call that other words on its line make doubtful, though none of them says that it is quoted: another call must
-    not run without it.
+    by a call that other words on its line make doubtful without saying that it is quoted: another call must not run
+    without it.
     """
 
     def __init__(self, text: str, tools: Collection[str]) -> None:
@@ -192,7 +192,7 @@ class _Scan:
         self._pos = match.end
 
     def _stands_alone(self, name: str, match: TextMatch) -> bool:
-        """Return whether the calls are meant as calls. Python calls are only if they are the whole rest of the text."""
+        """Return whether the calls are meant as calls. Python calls must be the whole rest of the text."""
         text, since = self._text, self._pos
         is_marked = bool(name) and _ALL_FORMATS[name].is_marked
         if not name and _nothing_more.match(text, match.end):
@@ -218,7 +218,7 @@ def _calls(text: str, matches: list[TextMatch]) -> tuple[ToolCall, ...]:
 
 
 def _remaining_text(text: str, matches: list[TextMatch]) -> str:
-    """Return the text without the matches, its pieces on lines of their own."""
+    """Return the text without the matches, each piece on a separate line."""
     pieces, pos = [], 0
     for match in matches:
         if not match.is_text:

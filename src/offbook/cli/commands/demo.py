@@ -13,7 +13,7 @@ def demo(
     """Show replay, faults and exploration, offline and in seconds.
 
     Replays a workflow, breaks it with three faults, changes a prompt, and explores an agent that gives refunds. Writes
-    report.html to the working directory, and never overwrites a file of yours. With --fault, runs one case of the
+    report.html to the working directory, and never overwrites your files. With --fault, runs one case of the
     exploration again, and exits with 1 if it is a finding.
 
     [bold]Examples[/bold]

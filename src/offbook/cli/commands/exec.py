@@ -26,13 +26,10 @@ def execute(
     go to a local server, and its function tools are taken over. The program
     keeps its input, output, signals and exit code; offbook writes to stderr.
 
-    Exits with 3 if the recording had no answer for a call, even if the program
-    succeeded, if it ran a recorded tool for real that could not be taken over,
-    and if it made no call, or reached none of its recorded MCP servers here; with 1 if a planned fault never
-    fired, a call could not be recorded, no recorded call got an answer, or the
-    tool calls are not those of --golden; with
-    124 at the time limit; with 2 on bad input; with 126 or 127 if the program
-    cannot be started.
+    Exits with 3 if the recording lacked an answer, a recorded tool ran for real, or the program made no call or reached
+    none of its recorded MCP servers here; with 1 if a planned fault never fired, a call could not be recorded, no
+    recorded call got an answer, or the tool calls differ from --golden; with 124 at the time limit; with 2 on bad
+    input; with 126 or 127 if the program cannot start.
 
     [bold]Examples[/bold]
 

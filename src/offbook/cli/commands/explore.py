@@ -24,14 +24,14 @@ def explore(
 ) -> None:
     """Replay a recorded run with each fault at each call.
 
-    Each fault is tried at each call, attempt and stream position. Exits with 1 on a finding, such as a repeated
-    effect, a broken result that was accepted or a run that hangs (--fail-on chooses); with -o compare=PATH, only if a
-    verdict is worse than in that earlier report; with 2 on bad input, or if the run fails without a fault; with 130 if
-    interrupted, and reports then hold the cases that ended.
+    Tries each fault at each call, attempt and stream position. Exits with 1 on a finding, such as a repeated effect, an
+    accepted broken result or a run that hangs (--fail-on chooses); with -o compare=PATH, only if a verdict is worse
+    than in that earlier report; with 2 on bad input, or if the run fails without a fault; with 130 if interrupted, with
+    the ended cases in the reports.
 
-    The tools of a program are answered from the recording, and do not run. Those without a recorded result need
-    --run-tools, unless they only read, or are those of MCP servers that offbook stands in for (--mcp). offbook.toml
-    says where tools are and what they do, and sets options that seldom change: offbook settings lists them.
+    A program's tools are answered from the recording, and do not run. Tools without a recorded result need --run-tools,
+    unless they only read or belong to the MCP servers of --mcp. offbook.toml declares tools, and sets options that
+    seldom change: offbook settings lists them.
 
     [bold]Examples[/bold]
 
@@ -52,7 +52,7 @@ def explore(
 
     for flag, is_given in {"--faults": given.faults != ExploreArguments().faults, "--only": bool(given.only)}.items():
         if given.fault and is_given:
-            hint = "--fault runs this case alone: leave one of them out"
+            hint = "--fault runs only this case: use one of them"
             raise InputError(f"{flag} cannot be used with --fault", hint=hint)
     options = options.fitting(given, file=file)
     report_lines(options.report)

@@ -1,4 +1,4 @@
-"""offbook init: writes a small project that works at once."""
+"""offbook init: writes a small working project."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """A kind of project: what it is, the packages that its tests need, the vendor's key, and what to run next."""
+    """A kind of project: its description, the packages for its tests, the vendor's key, and the next command to run."""
 
     title: str
     packages: tuple[str, ...] = ()
@@ -34,24 +34,24 @@ KINDS = {
 }
 DEFAULT_KIND = "openai"
 OFFBOOK, PACKAGES, KEY = "<offbook>", "<packages>", "<key>"
-"""Placeholders in templates: the requirement that installs offbook, those of the kind, and the variable of the key."""
+"""Placeholders in templates: offbook's requirement, the kind's packages, and the variable of the key."""
 _DOTTED = ("github", "gitignore")
 _TEMPLATE = "-tpl"
-"""The end of the names of Python files, so that no tool takes templates for modules of this package."""
+"""The suffix of Python templates, which keeps tools from taking them for modules of this package."""
 _PYTEST_SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 
 
 def init(
     folder: Annotated[str, typer.Argument(help="The folder of the project; created if missing.")] = "",
     sdk: Annotated[
-        str | None, typer.Option("--sdk", metavar="KIND", help=f"What it is about: {', '.join(KINDS)}.")
+        str | None, typer.Option("--sdk", metavar="KIND", help=f"The kind of project: {', '.join(KINDS)}.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write a small project with an agent, a recording and tests.
+    """Create a small project with an agent, a recording and tests.
 
-    The project has an agent of the kind that you choose, a recording, tests and a CI workflow, and its tests pass at
-    once. If one of the files exists, nothing is written and the exit code is 2, unless --force is given.
+    The project has an agent of the chosen kind, a recording, tests and a CI workflow. The tests pass at once. If a file
+    exists, nothing is written and the exit code is 2, unless --force is given.
 
     [bold]Examples[/bold]
 
@@ -86,7 +86,7 @@ def init(
 
 
 def _kind(chosen: str | None) -> str:
-    """Return the kind of project; ask for it if it is not given, and somebody is there to answer."""
+    """Return the kind of project. Ask for it on a terminal if it is not given."""
     import sys
 
     from offbook.errors import InputError
@@ -104,7 +104,7 @@ def _kind(chosen: str | None) -> str:
 
 
 def _files(kind: str) -> dict[str, Traversable]:
-    """Return the templates of a project by the names of its files. Those of its kind replace the common ones."""
+    """Return the templates of a project by file name. Those of its kind replace the common ones."""
     from importlib.resources import files
 
     templates = files("offbook.cli").joinpath("templates")
@@ -117,7 +117,7 @@ def _files(kind: str) -> dict[str, Traversable]:
 
 
 def _needs_settings(folder: Path, kind: Kind) -> bool:
-    """Return whether pytest would take its settings from a folder above, which may forbid what the tests need."""
+    """Return whether pytest would use settings from a folder above, which may break the tests."""
     if "python -m pytest" not in kind.next_steps or any((folder / name).exists() for name in _PYTEST_SETTINGS):
         return False
     return any((above / name).exists() for above in folder.parents for name in _PYTEST_SETTINGS)
@@ -149,8 +149,9 @@ def _check(folder: Path, files: dict[str, Traversable], *, force: bool) -> None:
 
 def _write(folder: Path, files: dict[str, Traversable], kind: Kind) -> None:
     from offbook.errors import InputError
+    from offbook.installed import requirement
 
-    values = {OFFBOOK: _requirement(), PACKAGES: "\n".join(kind.packages), KEY: kind.key}
+    values = {OFFBOOK: requirement(), PACKAGES: "\n".join(kind.packages), KEY: kind.key}
     for name, template in files.items():
         text = template.read_text(encoding="utf-8")
         for placeholder, value in values.items():
@@ -160,25 +161,3 @@ def _write(folder: Path, files: dict[str, Traversable], kind: Kind) -> None:
             (folder / name).write_text(text.rstrip() + "\n", encoding="utf-8")
         except OSError as error:
             raise InputError(f"cannot write {name}: {error.strerror}", source=str(folder)) from None
-
-
-def _requirement() -> str:
-    """Return the requirement that installs this offbook: its source if it has one, else its version.
-
-    An editable install stays editable.
-    """
-    import json
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    from offbook import __version__
-
-    try:
-        source = json.loads(distribution("offbook").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:
-        source = {}
-    if "url" not in source:
-        return f"offbook=={__version__}"
-    if source.get("dir_info", {}).get("editable"):
-        return f"--editable {source['url']}"
-    vcs = source.get("vcs_info", {})
-    return f"offbook @ {vcs['vcs']}+{source['url']}@{vcs['commit_id']}" if vcs else f"offbook @ {source['url']}"

@@ -41,7 +41,7 @@ def record(
     url: Annotated[str | None, typer.Option("--url", help="The URL of a server over HTTP.")] = None,
     port: McpPort = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="The name of the server in the recording; by default that of the file.")
+        str | None, typer.Option("--name", help="The server's name in the recording; by default the file's name.")
     ] = None,
     record_mode: RecordModeOption = None,
     fault: Faults = [],  # noqa: B006
@@ -49,10 +49,9 @@ def record(
 ) -> None:
     """Record an MCP server while a client uses it.
 
-    Give it to a client as the command of its server: the real server runs
-    behind it, and every answer is recorded before the client gets it. Stdin,
-    stdout, stderr and the exit code are those of the real server. A server over
-    HTTP is recorded at --port until Ctrl-C or SIGTERM.
+    Use it as the server command in a client's config: the real server runs behind it, and every answer is recorded
+    before the client gets it. Stdin, stdout, stderr and the exit code are the real server's. A server over HTTP is
+    recorded at --port until Ctrl-C or SIGTERM.
 
     [bold]Examples[/bold]
 
@@ -104,20 +103,19 @@ def verify(
         list[str], typer.Option("--header", metavar="NAME=VALUE", help="A header for --url. Repeatable.")
     ] = [],  # noqa: B006
     name: ServerName = None,
-    run_tools: Annotated[bool, typer.Option("--run-tools", help="Call tools that are not read-only, too.")] = False,
+    run_tools: Annotated[bool, typer.Option("--run-tools", help="Also call tools that are not read-only.")] = False,
     ignore: Annotated[
-        list[str], typer.Option("--ignore", metavar="PATH", help="Not compared: result.updated_at. Repeatable.")
+        list[str], typer.Option("--ignore", metavar="PATH", help="Ignore this path: result.updated_at. Repeatable.")
     ] = [],  # noqa: B006
     time_limit: Annotated[
-        float, typer.Option("--time-limit", metavar="SECONDS", min=0.001, help="How long an answer may take.")
+        float, typer.Option("--time-limit", metavar="SECONDS", min=0.001, help="The time limit for an answer.")
     ] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a live MCP server what was recorded, and compare.
+    """Repeat the recorded requests at a live MCP server, and compare.
 
-    Compares discovery and lists by what moved, and answers as matching does. Tools
-    are called only if the server says that they are read-only, unless --run-tools
-    is given; what was left out is reported. Exits with 1 if something differs.
+    Compares discovery and lists as diff does, and answers as a replay matches them. Tools are called only if the server
+    declares them read-only, or with --run-tools; skipped calls are reported. Exits with 1 if something differs.
 
     [bold]Examples[/bold]
 
@@ -181,11 +179,9 @@ def serve(
 ) -> None:
     """Stand in for MCP servers from a recording.
 
-    Answers clients of both eras of the protocol, over stdio or HTTP, whichever
-    the recording was made with. A request that is not recorded gets an error
-    that names the nearest one. Over stdio it ends with its input, over HTTP with
-    Ctrl-C or SIGTERM. Exits with 3 if a request was not recorded; over stdio
-    with 1 if a planned fault never fired.
+    Answers clients of both eras of the protocol, over stdio and HTTP. An unrecorded request gets an error that names
+    the nearest one. Over stdio it ends with its input, over HTTP with Ctrl-C or SIGTERM. Exits with 3 if a request was
+    not recorded; over stdio with 1 if a planned fault never fired.
 
     [bold]Examples[/bold]
 
@@ -216,18 +212,15 @@ def mock(
     tools: Annotated[str, typer.Argument(help="A Python file with functions or mocks, or a JSON file with schemas.")],
     stdio: Stdio = False,
     port: McpPort = None,
-    name: Annotated[
-        str | None, typer.Option("--name", help="The name of the server; by default that of the file.")
-    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The server's name; by default the file's name.")] = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
     quiet: Quiet = False,
 ) -> None:
     """Serve tools over MCP without a recording.
 
-    The tools are the functions of a Python file, its Mocks, or those of a JSON
-    file with schemas. Arguments are checked; what is wrong is a result with
-    isError. Over stdio it ends with its input, over HTTP with Ctrl-C or SIGTERM.
+    The tools are the functions or Mocks of a Python file, or the schemas of a JSON file. Invalid arguments give a
+    result with isError. Over stdio it ends with its input, over HTTP with Ctrl-C or SIGTERM.
 
     [bold]Examples[/bold]
 
@@ -262,10 +255,8 @@ def check(
 ) -> None:
     """Check the MCP servers of recordings, and their texts.
 
-    Checks that schemas and names are valid, that recorded arguments and results
-    fit them, and that there are neither secrets nor texts that read like
-    instructions to a model. Exits with 1 if there is a problem, with 2 if a file
-    cannot be read.
+    Checks that schemas and names are valid, that recorded arguments and results fit them, and that texts hold neither
+    secrets nor instructions to a model. Exits with 1 if there is a problem, with 2 if a file cannot be read.
 
     [bold]Examples[/bold]
 
@@ -308,13 +299,15 @@ def diff(
     new: Recording,
     fail_on: Annotated[
         Literal["breaking", "dangerous", "any"],
-        typer.Option("--fail-on", help="Exit with 1 for breaking changes, for dangerous ones too, or for any."),
+        typer.Option(
+            "--fail-on", help="Exit with 1 for breaking changes, for breaking and dangerous ones, or for any."
+        ),
     ] = "dangerous",
     as_json: AsJson = False,
 ) -> None:
-    """Show what of the MCP servers of two recordings moved.
+    """Compare what the MCP servers of two recordings offer.
 
-    Compares servers, tools, prompts and resources as they were listed. A change
+    Compares the listed servers, tools, prompts and resources. A change
     is breaking, dangerous or harmless, with the reason. Exits with 1 if one is
     breaking or dangerous.
 

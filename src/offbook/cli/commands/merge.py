@@ -26,9 +26,8 @@ def merge(
 ) -> None:
     """Merge the reports of shards into one.
 
-    The shards are those of one run of `offbook explore` or `offbook test` with --shard. Reports and exit code are those
-    of the run without --shard. Exits with 2 if a shard is missing, is there twice, ended early, or belongs to
-    another run.
+    Merges the shards of one run of `offbook explore` or `offbook test`. Reports and exit code are those of the run
+    without --shard. Exits with 2 if a shard is missing, appears twice, ended early, or belongs to another run.
 
     [bold]Examples[/bold]
 
@@ -58,10 +57,10 @@ def _read(path: str) -> bytes:
 
 
 def _are_explorations(files: Sequence[tuple[str, bytes]]) -> bool:
-    """Return whether these are reports of explorations, and not of scenarios.
+    """Return whether these are reports of explorations, not of scenarios.
 
     Raises:
-        InputError: one is not a report, or there are both.
+        InputError: one is not a report, or there are both kinds.
     """
     from offbook.errors import InputError
 
@@ -92,7 +91,7 @@ def _is_exploration(data: bytes, source: str) -> bool:
 def _merge_explorations(
     files: Sequence[tuple[str, bytes]], reporters: Sequence[str], *, compare: str | None, is_json: bool
 ) -> int:
-    """Write the reports of the exploration whose shards these are, and return its exit code.
+    """Write the reports of these shards' exploration, and return its exit code.
 
     Raises:
         InputError: a report cannot be read, or a shard is missing, doubled, partial, or of another run.
@@ -121,7 +120,7 @@ def _merge_explorations(
 def _merge_suites(
     files: Sequence[tuple[str, bytes]], reporters: Sequence[str], *, compare: str | None, is_json: bool
 ) -> int:
-    """Do the same for a run of scenarios, which is not compared."""
+    """Write the reports of these shards' scenarios, and return the exit code. Scenarios are not compared."""
     from msgspec.structs import replace
 
     from offbook.cli.output.scenarios import end_scenarios, scenario_reporters

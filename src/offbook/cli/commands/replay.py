@@ -26,7 +26,7 @@ from offbook.cli.options import (
 def replay(
     flow: Annotated[
         str | None,
-        typer.Argument(help="A workflow file; none with a --plan that explore has written.", show_default=False),
+        typer.Argument(help="A workflow file; omitted with a --plan written by explore.", show_default=False),
     ] = None,
     recording: Annotated[
         str | None,
@@ -38,7 +38,7 @@ def replay(
     state: StateFile = None,
     allow_default_fallback: Annotated[
         bool,
-        typer.Option("--allow-default-fallback", help="Answer requests that do not match with a default, and warn."),
+        typer.Option("--allow-default-fallback", help="Answer unmatched requests with a default, and warn."),
     ] = False,
     strict_unused: StrictUnused = False,
     fault: Faults = [],  # noqa: B006
@@ -57,12 +57,11 @@ def replay(
 
     With a recording and a program after --, this is offbook exec --replay, and takes its options; see offbook exec -h.
 
-    A replay takes no time and gives the same result every time. A request that differs from the recording, or that it
-    has no answer for, ends the run with exit code 3; the message names the step and the difference. Exits with 1 if a
-    step failed, with 2 on bad input.
+    A replay is instant and gives the same result every time. A request that the recording lacks ends the run with exit
+    code 3; the message names the step and the difference. Exits with 1 if a step failed, with 2 on bad input.
 
-    With a finding that `explore -o regress=FOLDER` has written as --plan, replays that finding: exits with 1 if it is
-    still there. Errors of --declared are added to those that the finding was kept with.
+    A --plan written by `explore -o regress=FOLDER` replays that finding: exits with 1 if it still fails. --declared
+    adds errors to those stored with the finding.
 
     [bold]Examples[/bold]
 
@@ -106,7 +105,7 @@ def replay(
         hint = "offbook replay FLOW --recording PATH" + (f" --plan {shlex.quote(plan)}" if plan is not None else "")
         if flow is not None and flow.endswith(".json"):
             missing = "program"
-            hint = f"{flow} is no workflow; to replay a program: offbook replay {shlex.quote(flow)} -- COMMAND …"
+            hint = f"{flow} is not a workflow; to replay a program: offbook replay {shlex.quote(flow)} -- COMMAND …"
         raise InputError(f"a {missing} is missing", source="replay", hint=hint)
     definition = load_workflow(flow)
     check_models(definition, flow)

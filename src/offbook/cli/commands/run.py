@@ -41,7 +41,7 @@ def run(
     record_mode: Annotated[
         RecordMode | None,
         typer.Option(
-            help="Add every call, replay what is there, add what is missing, replace what is called, or start anew."
+            help="Add every call, record only if empty, add missing calls, replace repeated calls, or replace all."
         ),
     ] = None,
     mock_responses: Annotated[
@@ -49,12 +49,12 @@ def run(
     ] = None,
     replay: Annotated[
         str | None,
-        typer.Option("--replay", "--recording", help="Answer from this recording alone, as offbook replay does."),
+        typer.Option("--replay", "--recording", help="Answer only from this recording, like offbook replay."),
     ] = None,
     provider: Annotated[
-        MockableProviderName | None, typer.Option(help="The provider, instead of that of the config.")
+        MockableProviderName | None, typer.Option(help="The provider, instead of the config's.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The model, instead of that of the config.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model, instead of the config's.")] = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
     trace: Trace = None,
@@ -116,27 +116,30 @@ def run(
 
 
 def _mode(record: str | None, record_mode: RecordMode | None, mock_responses: str | None, replay: str | None) -> Mode:
-    from offbook.cli.options import require_record_mode
+    from offbook.cli.options import note_recorded
     from offbook.errors import InputError
     from offbook.pipeline import Live, Mock, Record, Replay
 
     given = {"--record": record, "--mock-responses": mock_responses, "--replay": replay}
     chosen = [option for option, value in given.items() if value is not None]
     if len(chosen) > 1:
-        raise InputError(f"{' and '.join(chosen)} exclude each other", hint="leave one of them out")
+        raise InputError(f"{' and '.join(chosen)} exclude each other", hint="use only one of them")
     if record is None and record_mode is not None:
         raise InputError("--record-mode requires --record", hint="add --record PATH")
     if replay is not None:
         return Replay(replay)
     if mock_responses is not None:
         return Mock(mock_responses)
-    return Live() if record is None else Record(record, require_record_mode(record, record_mode))
+    if record is None:
+        return Live()
+    note_recorded(record, record_mode)
+    return Record(record, record_mode or "append")
 
 
 def override_config(
     definition: WorkflowDefinition, provider: MockableProviderName | None, model: str | None
 ) -> WorkflowDefinition:
-    """Return the workflow with another provider and model in its config. Those of steps stay."""
+    """Return the workflow with another provider and model in its config. Those of steps do not change."""
     from msgspec.structs import replace
 
     from offbook.errors import InputError
@@ -152,8 +155,8 @@ COLUMNS = ("run", "workflow", "status", "steps", "cost $", "started (UTC)", "res
 
 
 def runs(
-    prune: Annotated[str | None, typer.Option(help="Remove runs that started longer ago: 30d, 12h or 2w.")] = None,
-    keep: Annotated[int | None, typer.Option(min=0, help="Remove all but the latest so many runs.")] = None,
+    prune: Annotated[str | None, typer.Option(help="Remove older runs: 30d, 12h or 2w.")] = None,
+    keep: Annotated[int | None, typer.Option(min=0, help="Remove all but the latest N runs.")] = None,
     runs_dir: RunsDir = RUNS_DIR,
     as_json: AsJson = False,
 ) -> None:
@@ -224,7 +227,7 @@ def _cells(summary: RunSummary, runs_dir: str) -> tuple[str, ...]:
 def resume(
     run_id: Annotated[str, typer.Argument(help="The id of a run, a unique part of it, or 'last'.")] = "",
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="Resume although files have changed; completed steps stay.")
+        bool, typer.Option("--force", "-f", help="Resume although files have changed; completed steps are kept.")
     ] = False,
     runs_dir: RunsDir = RUNS_DIR,
     trace: Trace = None,
@@ -234,10 +237,10 @@ def resume(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Resume a run that was interrupted or failed.
+    """Resume an interrupted or failed run.
 
-    Completed steps do not run again, and an interrupted step repeats no model or tool call that it had completed.
-    Failed steps run again. The run continues in the folder where it was started, and exits as `offbook run` does.
+    Completed steps do not run again, and an interrupted step repeats no completed model or tool call. Failed steps run
+    again. The run continues in its original folder, and exits like `offbook run`.
 
     [bold]Examples[/bold]
 

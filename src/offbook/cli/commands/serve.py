@@ -1,4 +1,4 @@
-"""offbook serve: serves the vendors' APIs from a recording, or records them, until it is stopped."""
+"""offbook serve: serves the vendors' APIs from a recording, or records them, until stopped."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from offbook.wire.settings import ServeArguments
 def serve(options: ServeArguments, given: ServeArguments) -> None:
     """Serve the model APIs from a recording, or record them.
 
-    Serves the APIs of OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or
-    SIGTERM, and writes a line for each call to stderr. A call that the recording
-    has no answer for gets an error response; with --lenient, also without a recording,
-    a default. Exits with 0; with 1 if a call could
-    not be recorded, or one of its processes died; with 3 if --strict-unused is given and an exchange was not
-    used, or more often than it was recorded; with 2 on bad input.
+    Serves the APIs of OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or SIGTERM, and writes a line for each call to
+    stderr. An unrecorded call gets an error response or, with --lenient, a default. Exits with 0; with 1 if a call
+    could not be recorded, or one of its processes died; with 3 if --strict-unused is given and an exchange was unused
+    or overused; with 2 on bad input.
 
     [bold]Examples[/bold]
 

@@ -1,4 +1,4 @@
-"""offbook settings: lists the options of the config, with their values here and where those come from."""
+"""offbook settings: lists the options of the config, with their current values and origins."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def _default(setting: Setting) -> str:
 
 
 def _not_in_config(setting: Setting) -> str:
-    """Return how to set an option that the config cannot; empty if it can."""
+    """Return how to set an option that the config cannot set, or ""."""
     if setting.option.instead:
         return f"; set with -o, or with {setting.option.instead}"
     return "; set with -o" if setting.option.is_per_run else ""
 
 
 def _shown(value: Any) -> str:
-    """Return a value as TOML has it; none if there is no value."""
+    """Return a value in TOML, or "" for none."""
     import msgspec
 
     return "none" if value is None else msgspec.json.encode(value).decode()

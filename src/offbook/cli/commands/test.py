@@ -24,7 +24,8 @@ def run_tests(
     config: Annotated[str | None, typer.Option(help="The config, instead of the nearest offbook.toml.")] = None,
     scenario: Annotated[str | None, typer.Option(help="Only scenarios with this text in their name.")] = None,
     agent: Annotated[
-        list[str], typer.Option(help="Run with this agent, whatever the scenarios name. Repeat it to compare agents.")
+        list[str],
+        typer.Option(help="Run with this agent instead of those that the scenarios name. Repeat it to compare agents."),
     ] = [],  # noqa: B006
     record: Annotated[
         str | None,
@@ -34,14 +35,16 @@ def run_tests(
     replay: Annotated[
         str | None,
         typer.Option(
-            "--replay", "--recording", help="Answer every model call from this recording, or from those in this folder."
+            "--replay",
+            "--recording",
+            help="Answer every model call from this recording, or from this folder's recordings.",
         ),
     ] = None,
-    repeat: Annotated[int | None, typer.Option(min=1, help="Run each scenario so many times.")] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Run so many conversations at once.")] = None,
+    repeat: Annotated[int | None, typer.Option(min=1, help="The number of runs of each scenario.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="The number of concurrent conversations.")] = None,
     workers: Annotated[
         str,
-        typer.Option(metavar="N|auto|ray|ray://…", help="Run them in so many processes, or on a Ray cluster."),
+        typer.Option(metavar="N|auto|ray|ray://…", help="The number of processes, or a Ray cluster."),
     ] = "1",
     reporter: Annotated[
         list[str],
@@ -54,8 +57,8 @@ def run_tests(
     """Run scenarios with the agents of the config.
 
     Exits with 1 if a scenario failed or no recorded call got an answer, with 2 on bad input, with 3 if a replay had no
-    answer, with 130 if interrupted; reports then hold the scenarios that ended. A replay needs no network, no key and
-    no time. --record-mode says what becomes of a recording that has exchanges already.
+    answer, with 130 if interrupted, with the ended scenarios in the reports. A replay is instant, and needs no network
+    and no key. --record-mode decides about existing exchanges.
 
     [bold]Examples[/bold]
 
@@ -95,7 +98,7 @@ def run_tests(
 
 
 def run_on_change(run: Callable[[], int], changes: Iterable[object]) -> int:
-    """Run now and after every change, until interrupted or until there are no more changes. Return the last exit code.
+    """Run now and after every change, until interrupted or until changes end. Return the last exit code.
 
     A problem with the files is printed, and the next change is awaited.
     """
@@ -157,7 +160,7 @@ def prompts(
 ) -> None:
     """Show the prompts of simulated users and judges.
 
-    Each is shown with the setting that replaces it.
+    Shows the setting that replaces each prompt.
 
     [bold]Examples[/bold]
 

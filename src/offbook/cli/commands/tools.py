@@ -31,12 +31,9 @@ def tools(
 ) -> None:
     """Propose the tools of offbook.toml for a hand-written agent.
 
-    Runs a Python program once, with its models and its tools for real, and finds
-    the function of each tool: the one that is called with the arguments that the
-    model asks for, before the request with the result. Prints their tables, one
-    for each tool; offbook exec and offbook explore take over these functions. With
-    --replay no model is called, but the tools still run for real. What the program
-    prints goes to stderr.
+    Runs a Python program once, with its models and its tools for real, and finds each tool's function by the arguments
+    that the model requests. Prints a table for each tool; offbook exec and offbook explore take over these functions.
+    With --replay no model is called, but the tools still run for real. The program's output goes to stderr.
 
     Exits with 1 if a tool was not found or the program failed, with 3 if it made no
     model call or the recording had no answer, and with 2 on bad input.

@@ -25,7 +25,7 @@ def view(
     """Show recordings, explorations and scenario runs in the browser.
 
     Serves one page over all recordings, JSON reports of explorations and scenarios, and stored workflow runs below the
-    folders, on this machine alone, until Ctrl-C or SIGTERM. It changes nothing, and shows new runs as they come.
+    folders, on loopback only, until Ctrl-C or SIGTERM. It changes nothing, and shows new runs as they arrive.
 
     [bold]Examples[/bold]
 
@@ -72,8 +72,8 @@ def mcp_server(
 ) -> None:
     """Let a coding agent read recordings and findings, over MCP.
 
-    Serves tools at stdin and stdout: list_runs, show_recording, list_findings and explain_finding over what is below
-    the folder; with --allow-explore also explore. Nothing outside of the folder is read. It ends with its input.
+    Serves tools over stdio: list_runs, show_recording, list_findings and explain_finding for the folder's files; with
+    --allow-explore also explore. Nothing outside the folder is read. It ends with its input.
 
     [bold]Examples[/bold]
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def validate(flows: Flows, as_json: AsJson = False) -> None:
     """Check workflow files and the files that they include.
 
-    Prints every problem with its file, line and column, and exits with 2 if there is one. Nothing is run, and no tool
-    is imported. Steps without a model are no problem, but are listed: another file, or --model, must name the model.
+    Prints every problem with its file, line and column, and exits with 2 if there is one. Nothing runs, and no tool is
+    imported. Steps without a model are listed, but are no problem: another file, or --model, must name the model.
 
     [bold]Examples[/bold]
 
@@ -74,7 +74,7 @@ def graph(
     flow: Flow,
     format: Annotated[
         Literal["text", "mermaid", "svg"] | None,
-        typer.Option("--format", "-f", help="The format; by default that of the suffix of --output, else text."),
+        typer.Option("--format", "-f", help="The format; by default from the suffix of --output, else text."),
     ] = None,
     output: Annotated[str | None, typer.Option("--output", "-o", help="The file to write.")] = None,
 ) -> None:
@@ -107,7 +107,7 @@ def _format_of(output: str | None) -> Literal["text", "mermaid", "svg"]:
     """Return the format of a file by its suffix.
 
     Raises:
-        InputError: there is no format for it.
+        InputError: the suffix is unknown.
     """
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The same agent, fixed: it keeps its transcript, retries only what is safe to repeat, and pays once."""
+"""The fixed agent: it keeps its transcript, retries only safe calls, and pays once."""
 
 from offbook.cli.demo.refund_tools import MODEL, OPENING, GaveUpError, describe_result
 from offbook.errors import ProviderError, ToolArgumentsError

@@ -1,4 +1,4 @@
-"""A refund agent as it is often written: on any error, it starts the conversation over."""
+"""A typical refund agent: on any error, it starts the conversation over."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from offbook.tools import Toolbox
 
 
 async def answer(provider: Provider, tools: Toolbox) -> str:
-    """Answer the customer in at most three attempts. Raises GaveUpError if the last one fails too."""
+    """Answer the customer in at most three attempts. Raises GaveUpError if the last one fails."""
     problem = ""
     for _ in range(3):
         try:

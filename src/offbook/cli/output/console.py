@@ -26,7 +26,7 @@ ERROR_FIELDS = ("reason", "source", "place", "hint", "kind", "key", "difference"
 
 
 def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = False) -> None:
-    """Print a styled label and a text after it. Control characters in them are escaped.
+    """Print a styled label and a text after it, with control characters escaped.
 
     `style` is a colour, `bold`, or both. Without a terminal, and with NO_COLOR, nothing is styled.
     """
@@ -44,7 +44,7 @@ _NEEDS_SEARCH = re.compile(
 
 
 def shown(text: str) -> str:
-    """Return a text as it is printed: without secrets, and without characters that could control a terminal."""
+    """Return a text for printing: without secrets and control characters."""
     return printable(mask(text))
 
 
@@ -60,21 +60,21 @@ def mask(text: str) -> str:
 
 
 def print_no_answer(reason: str) -> int:
-    """Print why a run that was to record has recorded nothing to replay, and return its exit code."""
+    """Print why a recording run has nothing to replay, and return its exit code."""
     print_message("error: ", reason, style="bold red", is_err=True)
     print_message("  hint: ", "check the key, the address of the API and the network", is_err=True)
     return FAILED
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print a text. Secrets and characters that could control a terminal are replaced; line breaks stay."""
+    """Print a text. Secrets and control characters are replaced, except line breaks."""
     typer.echo(shown(text), err=err, nl=nl)
 
 
 def echo_json(document: str | bytes, *, nl: bool = True, is_own: bool = False) -> None:
-    """Print a JSON document. Secrets in it are replaced, and characters that could control a terminal are escaped.
+    """Print a JSON document, with secrets replaced and control characters escaped.
 
-    In what is the user's own result, or an address with its token, `is_own`, secrets stay.
+    With `is_own`, for the user's own result or an address with its token, secrets are printed.
     """
     text = document if isinstance(document, str) else document.decode()
     masked = mask_password(text) if is_own else mask_json_text(text)
@@ -82,7 +82,7 @@ def echo_json(document: str | bytes, *, nl: bool = True, is_own: bool = False) -
 
 
 def mask_json_text(document: str) -> str:
-    """Return JSON without secrets. It stays JSON."""
+    """Return JSON without secrets."""
     from offbook.recording.redact.rules import mask_reported
 
     return mask_reported(mask_password(document).encode()).decode()
@@ -102,15 +102,15 @@ def ending_document(type: str, message: str, *, exit_code: int, **more: object) 
 
 _GAP = "  "
 MANY_ROWS = 1_000
-"""A table with more is not wrapped to the terminal: that takes half a millisecond for each row."""
+"""A table with more rows is not wrapped to the terminal, which takes half a millisecond for each row."""
 _NARROW = re.compile(r"[ -~…·]*")
-"""Text on one line whose characters are certainly as wide as one column."""
+"""One-line text whose characters are certainly one column wide."""
 _RICH_VARIABLES = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 _PLAIN_TERMINALS = ("dumb", "unknown")
 
 
 def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, numbers: tuple[int, ...] = ()) -> None:
-    """Print a table without lines, its columns named in bold. Those whose positions are in `numbers` end flush."""
+    """Print a table without rules, with its columns' names in bold. The columns in `numbers` are right-aligned."""
     lines = [columns, *(tuple(map(shown, row)) for row in rows)]
     widths = [max(map(_width, cells)) for cells in zip(*lines, strict=True)]
     if len(lines) <= MANY_ROWS and not _fits(
@@ -131,7 +131,7 @@ def _pad(line: tuple[str, ...], widths: list[int], numbers: tuple[int, ...]) -> 
 
 
 def _width(text: str) -> int:
-    """Return how many columns of a terminal the text takes."""
+    """Return the number of terminal columns of the text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -140,7 +140,7 @@ def _width(text: str) -> int:
 
 
 def print_total(text: str) -> None:
-    """Print what a table comes to, dimmed."""
+    """Print the total of a table, dimmed."""
     from offbook.report.reporter import stdout_console
 
     text = shown(text)
@@ -211,7 +211,7 @@ SHOWN_UNUSED = 5
 
 
 def describe_unused(unused: list[UnusedEntry]) -> str:
-    """Return how many exchanges a replay did not use, and the first of them."""
+    """Return the number of exchanges that a replay did not use, and the first of them."""
     names = [f"{printable(left.key)}[{left.position}]" for left in unused[:SHOWN_UNUSED]]
     more = ", …" if len(unused) > SHOWN_UNUSED else ""
     said = "exchange of the recording was" if len(unused) == 1 else "exchanges of the recording were"

@@ -42,7 +42,7 @@ class JsonExplorationOutput(FinalReporter):
 
 
 class QuietExplorationOutput(FinalReporter):
-    """Prints one line for each finding, and for each case that is worse than before."""
+    """Prints one line for each finding, and for each case that got worse."""
 
     def __init__(self, options: ReportOptions) -> None:
         self._options = options
@@ -58,7 +58,7 @@ class QuietExplorationOutput(FinalReporter):
 
 
 class WrittenReports(FinalReporter):
-    """Names the files that reporters have written, after all other output."""
+    """Names the written report files, after all other output."""
 
     def __init__(self, reporters: Sequence[str]) -> None:
         self._files = [path for _, _, path in (each.partition("=") for each in reporters) if path]
@@ -69,7 +69,7 @@ class WrittenReports(FinalReporter):
 
 
 class DeclaredErrors(FinalReporter):
-    """Names the declared errors with which no run has ended, after all other output: one may be misspelt."""
+    """Names the declared errors with which no run ended, after all other output: they may be misspelt."""
 
     def __init__(self, declared: Sequence[str]) -> None:
         self._declared = declared
@@ -98,8 +98,7 @@ class PartialExploration(EndedCases):
 
 
 class ExplorationOutput(Struct, frozen=True, kw_only=True):
-    """The reports of an exploration: those that are declared, and what is printed. `declared` are its declared errors,
-    if all cases run."""
+    """The declared and printed reports of an exploration. `declared` are its declared errors, if all cases run."""
 
     reporters: Sequence[str] = ()
     is_json: bool = False
@@ -107,7 +106,7 @@ class ExplorationOutput(Struct, frozen=True, kw_only=True):
     declared: Sequence[str] = ()
 
     def reporters_of(self, options: ReportOptions, pace: Pace) -> Iterator[ExplorationReporter]:
-        """Yield the reporters, files first: one that cannot be written is found before anything is shown."""
+        """Yield the reporters, files first: an unwritable one is an error before any output."""
         summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
         for declared in self.reporters:
             yield reporter_with(options, f"github={summary}" if declared == "github" and summary else declared)
@@ -128,11 +127,12 @@ def exploration_exit_code(
     fail_on: Collection[str],
     before: Exploration | None = None,
     allow_partial: bool = False,
+    must_reach: Sequence[str] = (),
 ) -> int:
-    """Return 1 if a verdict is among the titles of `fail_on`; with an earlier exploration, if one is worse than there.
+    """Return 1 if a verdict is among the titles of `fail_on` or, with an earlier exploration, if one got worse; also if
+    no case has reached one of the places of `must_reach`.
 
-    A budget that left cases out is no success, unless that is allowed; one that was over before the first case never
-    is.
+    A budget that left cases out is no success unless allowed; one that left all of them out never is.
     """
     if exploration.left and not exploration.results and not exploration.elsewhere:
         print_message("error: ", "the budget was over before the first case", style="bold red", is_err=True)
@@ -141,7 +141,13 @@ def exploration_exit_code(
         has_failed = bool(compare_explorations(before, exploration).worse)
     else:
         has_failed = any(each.title in fail_on for each in exploration.results)
-    if has_failed or not exploration.left or allow_partial:
+    places = set[str]().union(*(each.run.places for each in exploration.results))
+    for name in (each for each in must_reach if each not in places):
+        hint = did_you_mean(name, sorted(places), kind="places that were reached")
+        message = "; ".join(filter(None, [f"no case has reached {name!r}", hint]))
+        print_message("must_reach: ", message, style="bold red", is_err=True)
+        has_failed = True
+    if has_failed or not exploration.left or allow_partial or exploration.discovery.stopped_after:
         return FAILED if has_failed else FINE
     hint = "a larger --budget runs them, -o allow_partial=true makes this a success"
     print_message("partial: ", f"the budget left out {pluralize(exploration.left, 'case')}; {hint}", is_err=True)
@@ -149,7 +155,7 @@ def exploration_exit_code(
 
 
 def print_regression(regression: Regression, explored: CaseResult) -> None:
-    """Print the verdict on a regression that was run again, and the one that it had."""
+    """Print the verdict of a repeated regression, and its former one."""
     print_message("", str(regression))
     style = "bold red" if explored.is_finding else "green"
     before = regression.assessment.title

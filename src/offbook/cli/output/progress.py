@@ -48,18 +48,18 @@ class RunProgress:
             self._faults += 1
 
     def status(self, event: StepEnded) -> str:
-        """Return how a step ended: `kept` if an earlier run had completed it."""
+        """Return the status of an ended step: `kept` if an earlier run completed it."""
         return "kept" if event.step in self.completed_before else event.status
 
     def on_text(self, step_id: str, text: str) -> None:
-        """Take a part of a streamed answer."""
+        """Handle a piece of a streamed answer."""
 
     def note(self, text: str) -> None:
         """Print a line on stderr. Any thread may do so."""
         typer.echo(shown(text), err=True)
 
     def summary(self) -> str:
-        """Return how many steps ended in each way, how many faults fired, and the tokens and cost."""
+        """Return the numbers of steps by status, of fired faults, and the tokens and cost."""
         ended = [f"{count:,} {status}" for status in STEP_ENDINGS if (count := self._ended[status])]
         fired = [f"{pluralize(self._faults, 'fault')} fired"] if self._faults else []
         steps = ", ".join(ended) or "no step ended"
@@ -89,7 +89,7 @@ class PlainProgress(RunProgress):
 
 
 def step_figures(event: StepEnded) -> list[str]:
-    """Return the error, calls, attempts, tokens, cost and latency of a step, without those that are zero."""
+    """Return the error, calls, attempts, tokens, cost and latency of a step, without zeros."""
     error = [event.error] if event.error else []
     calls = [pluralize(event.calls, "call")] if event.calls > 1 else []
     attempts = [pluralize(event.attempts, "attempt")] if event.attempts > event.calls else []
@@ -104,7 +104,7 @@ def step_figures(event: StepEnded) -> list[str]:
 
 
 def usage_figures(tokens: int, cost_usd: float) -> list[str]:
-    """Return tokens and cost, without those that are zero."""
+    """Return tokens and cost, without zeros."""
     return [*([pluralize(tokens, "token")] if tokens else []), *([f"{format_usd(cost_usd)} $"] if cost_usd else [])]
 
 
@@ -126,9 +126,9 @@ class StepLine(Struct):
 
 
 class LiveProgress(RunProgress):
-    """Shows a line for each step, in the order of the file, and for inner steps that are running or have failed.
+    """Shows a line for each step, in the order of the file, and for inner steps that are running or failed.
 
-    If there are more lines than the terminal has, it shows only running and failed steps until the run ends.
+    If the terminal is too small, it shows only running and failed steps until the run ends.
     """
 
     def __init__(self, definition: WorkflowDefinition, *, console: Console | None = None) -> None:
@@ -160,7 +160,7 @@ class LiveProgress(RunProgress):
                     line.text = (line.text + text).rsplit("\n", 1)[-1][-SHOWN_TEXT_CHARS:]
 
     def note(self, text: str) -> None:
-        """Print a line above those of the steps."""
+        """Print a line above the steps."""
         self._console.print(printable(text), markup=False)
 
     def __enter__(self) -> Self:
@@ -186,7 +186,7 @@ class LiveProgress(RunProgress):
         lines[line.step] = line
 
     def _all(self) -> Iterator[StepLine]:
-        """Yield the line of each step, followed by those of the steps inside it."""
+        """Yield the line of each step, followed by its inner steps."""
         for step, line in self._lines.items():
             yield line
             yield from (inner for path, inner in self._inner.items() if path.startswith((f"{step}.", f"{step}[")))

@@ -1,4 +1,4 @@
-"""The reports of a scenario run that a command writes and prints, what it prints behind them, and its exit code."""
+"""The reports of a scenario run, the output after them, and the exit code."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class JsonScenarioOutput:
 class ReportedInOrder:
     """Reports scenarios in the order of the plan: one that ends early waits for those before it.
 
-    So the output of a replay does not depend on how its conversations take turns. Those that are in no plan are
-    reported as they end.
+    The output of a replay therefore does not depend on the order in which conversations end. Scenarios outside a plan
+    are reported as they end.
     """
 
     def __init__(self, reporter: Reporter, plan: Sequence[PlannedScenario]) -> None:
@@ -52,7 +52,7 @@ class ReportedInOrder:
             self._next += 1
 
     def report_waiting(self) -> None:
-        """Report those that still wait, in order: the run was interrupted before others ended."""
+        """Report the waiting scenarios in order, because the run was interrupted before others ended."""
         for place in sorted(self._waiting):
             self._reporter.on_scenario(self._waiting.pop(place))
 
@@ -64,7 +64,7 @@ class ReportedInOrder:
 def scenario_reporters(
     declared: Sequence[str], *, is_json: bool, shard: SuiteShard | None = None
 ) -> Iterator[Reporter]:
-    """Yield the reporters, the one of stdout last: a file that cannot be written is found before anything is shown."""
+    """Yield the reporters, stdout last: an unwritable file is an error before any output."""
     summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
     for each in declared:
         yield reporter_of(f"github={summary}" if each == "github" and summary else each, shard=shard)
@@ -72,10 +72,9 @@ def scenario_reporters(
 
 
 def end_scenarios(result: SuiteResult, unused: Sequence[UnusedEntry], *, record_again: str, is_json: bool) -> int:
-    """Print what follows the reports, and return the exit code.
+    """Print the part after the reports, and return the exit code.
 
-    That is the exchanges that a replay did not use and, after a mismatch, the command that records it again, if it was
-    a replay.
+    It consists of a replay's unused exchanges and, after a mismatch in a replay, the command that records it again.
     """
     if unused:
         echo(describe_unused(list(unused)), err=is_json)

@@ -1,4 +1,4 @@
-"""What `exec` and `serve` print: a notice at the start, a line for each call, a summary, and a JSON report."""
+"""The output of `exec` and `serve`: a notice at the start, a line for each call, a summary, and a JSON report."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ FAILED_STYLE = "bold red"
 
 
 class WireCallLog(logging.Handler):
-    """Writes a line for each call to stderr, and the log of the server.
+    """Writes a line for each call, and the server's log, to stderr.
 
-    It writes on its own thread, so that neither a slow reader of stderr nor the import of rich delays an answer. It
-    drops lines when a thousand are waiting, and messages of one kind above a hundred in ten seconds, and says how many.
-    If quiet, it does not write calls.
+    It writes on its own thread: neither a slow reader of stderr nor the import of rich delays an answer. It drops lines
+    when a thousand are waiting, and messages of one kind above a hundred in ten seconds, and says how many. If quiet,
+    it does not write calls.
     """
 
     def __init__(self, *, is_quiet: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -116,7 +116,7 @@ class WireCallLog(logging.Handler):
         self._written += 1
 
     def _write_dropped(self) -> None:
-        """Say how many lines were left out before the next one."""
+        """Report the number of dropped lines before the next one."""
         dropped, self._dropped = self._dropped, 0
         if dropped:
             self._print(_red_line(f"… and {dropped:,} more"))
@@ -135,7 +135,7 @@ def _red_line(message: str) -> Text:
 
 
 def call_line(call: WireCall) -> Text:
-    """`POST /v1/chat/completions  200  served  gpt-4o`, with attempt, fault, session and failure if there are any."""
+    """Return `POST /v1/chat/completions  200  served  gpt-4o`, with any attempt, fault, session and failure."""
     from rich.text import Text
 
     from offbook.recording.redact.rules import mask_text
@@ -161,8 +161,9 @@ ALL_INTERFACES_NOTE = "clients that use a name of this machine are refused; allo
 
 
 class ServingNotice(Struct, frozen=True, kw_only=True):
-    """How a server is used: its address, the variables that point SDKs at it, with further `variables`, and the URLs of
-    MCP servers by name. It may have several `processes`."""
+    """The notice of a server: its address, the variables for SDKs with further `variables`, and the URLs of MCP servers
+    by name. It may have several `processes`.
+    """
 
     server: WireServer
     options: ServeArguments
@@ -199,9 +200,9 @@ SHOWN_UNUSED = 10
 
 
 def describe_unused_wire(unused: Sequence[UnusedExchange], recording: str, *, is_folder: bool, has_fired: bool) -> str:
-    """Return how many exchanges of a recording were not used, and a line for each of the first.
+    """Return the number of unused exchanges of a recording, and a line for each of the first.
 
-    In a folder, each line names its file. If a fault `has_fired`, that may be why.
+    In a folder, each line names its file. A fault that `has_fired` may be the reason.
     """
     said = "exchange of {} was" if len(unused) == 1 else "exchanges of {} were"
     lines = [f"{len(unused):,} {said.format(recording)} not used:"]
@@ -214,7 +215,7 @@ def describe_unused_wire(unused: Sequence[UnusedExchange], recording: str, *, is
 
 
 def describe_overused(overused: Sequence[OverusedExchange], recording: str) -> str:
-    """Return how many exchanges were served more often than they were recorded, and a line for each of the first."""
+    """Return the number of overused exchanges, and a line for each of the first."""
     said = "exchange of {} was" if len(overused) == 1 else "exchanges of {} were"
     lines = [f"{len(overused):,} {said.format(recording)} served more often than recorded:"]
     for each in overused[:SHOWN_UNUSED]:
@@ -254,10 +255,9 @@ _OUTCOME_WORDS: dict[WireOutcome, str] = {
 class WireSummary(Struct, frozen=True):
     """Prints the outcome of the calls; if quiet, only problems. Problems go to stderr.
 
-    `recording` is the recording that was replayed or written, or a folder. What was recorded is `recorded_in` another
-    file if the run failed. Exchanges that were not used, or too
-    often, are a problem if `is_strict`. If it `is_closing_log`, misses have been logged already, and the rest goes to
-    stdout.
+    `recording` is the replayed or written recording, or a folder. A failed run's exchanges are `recorded_in` another
+    file. Unused and overused exchanges are a problem if `is_strict`. If it `is_closing_log`, misses have been logged
+    already, and the rest goes to stdout.
     """
 
     tally: WireTally
@@ -301,7 +301,7 @@ class WireSummary(Struct, frozen=True):
             self._say(_describe_effects(self.tally.effects))
 
     def _print_network(self, network: NetworkTally) -> None:
-        """Print the hosts that were refused, and those whose clients do not trust the authority of the run."""
+        """Print the refused hosts, and the hosts whose clients do not trust the run's authority."""
         if network.refused and not self.is_quiet:
             self._say(f"block_network refused {_describe_hosts(network.refused)}")
         if network.distrusted:
@@ -322,7 +322,7 @@ class WireSummary(Struct, frozen=True):
             self._say(f"the fault {why}{_step_hint(line)}", is_wrong=True)
 
     def print_unrecorded(self) -> None:
-        """Print how many calls could not be recorded, and why, if there are any."""
+        """Print the number of calls that could not be recorded, with the reason."""
         if self.tally.unrecorded:
             self._say(_describe_unrecorded(self.tally.totals.unrecorded, self.recording), is_wrong=True)
 
@@ -366,7 +366,7 @@ def _describe_cache(cache: CacheCounts) -> str:
 
 
 _DISTRUST_HINT = (
-    "it does not read SSL_CERT_FILE, REQUESTS_CA_BUNDLE, NODE_EXTRA_CA_CERTS or the like: have it trust the file that "
+    "it does not read SSL_CERT_FILE, REQUESTS_CA_BUNDLE, NODE_EXTRA_CA_CERTS or similar: make it trust the file that "
     "SSL_CERT_FILE names, or use a base URL"
 )
 
@@ -378,7 +378,7 @@ def _describe_hosts(counts: Mapping[str, int]) -> str:
 
 
 def _describe_fired(fired: list[str]) -> str:
-    """Return how many faults fired, and the first of them; the attempts of a call together."""
+    """Return the number of fired faults, and the first of them, with the attempts of a call together."""
     attempts: dict[str, list[str]] = {}
     for line in fired:
         attempts.setdefault(_ATTEMPT.sub("", line, count=1), []).append(line)
@@ -413,7 +413,7 @@ def _describe_miss(miss: Miss) -> str:
 
 
 class WireReportFile:
-    """Writes a JSON report to `path`, if there is one: without an exit code at the start, and in full at the end.
+    """Writes a JSON report to `path`, if given: without an exit code at the start, and in full at the end.
 
     Raises:
         InputError: the path is `-`, since stdout belongs to the command.

@@ -4,7 +4,7 @@ import logging
 
 
 class _MaskedLog(logging.Formatter):
-    """Formats what a library or we log, and no handler takes, without secrets."""
+    """Formats unhandled log records of libraries and offbook without secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
         from offbook.cli.output.console import shown

@@ -60,7 +60,7 @@ async def refund_naive(harness: Harness) -> str:
 
 
 async def refund_fixed(harness: Harness) -> str:
-    """The agent that keeps what it has."""
+    """The agent that keeps its progress."""
     return await answer_with_care(harness.gateway, harness.tools(TOOLS))
 
 
@@ -71,7 +71,7 @@ SHOWN_FAULTS = (
 
 
 class RefundExploration:
-    """Explores both refund agents on their recording, with some faults, or only with `lines` if there are any."""
+    """Explores both refund agents on their recording, with some faults, or only with `lines` if given."""
 
     def __init__(self, recording: Path, lines: Sequence[PlannedFault] = ()) -> None:
         self._recording, self._lines = recording, tuple(lines)
@@ -97,7 +97,7 @@ class RefundExploration:
 
 
 def write_demo_report(exploration: Exploration) -> None:
-    """Write the page to the working directory, and print how to open it, or why it could not be written."""
+    """Write the page to the working directory, and print how to open it, or the error."""
     try:
         path = demo_report_path()
         origin = ReportOrigin(version=__version__, command="offbook demo")

@@ -1,4 +1,4 @@
-"""Where the events of a command go: to files, to Prometheus, or to an OpenTelemetry collector."""
+"""The destinations of a command's events: files, Prometheus, or an OpenTelemetry collector."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EventOptions(Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def open(self) -> Iterator[Sink]:
-        """Open the sinks until the block ends. A file of metrics is written at its end, whatever it ends with.
+        """Open the sinks until the block ends. A metrics file is written at the end, even after an error.
 
         Raises:
             InputError: a file cannot be written, a port is not available, or a library is not installed.
@@ -50,7 +50,7 @@ class EventOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def given(self) -> list[str]:
-        """The options that are given."""
+        """The given options."""
         return [name for name in self.__struct_fields__ if getattr(self, name) is not None]
 
 
@@ -72,7 +72,7 @@ def _metrics(target: str) -> Iterator[Sink]:
 
 @contextmanager
 def _collector(url: str) -> Iterator[Sink]:
-    """A sink for the collector. What it does not accept is one line at the end, instead of many of the exporters."""
+    """A sink for the collector. Rejected data gives one line at the end, instead of many from the exporters."""
     import logging
 
     from offbook.cli.output.console import print_message

@@ -1,4 +1,4 @@
-"""Runs a program for `offbook exec`: next to a server, until it ends, with what is said before and after."""
+"""Runs a program for `offbook exec` next to a server, with the messages before and after."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 
 
 def run_program(command: list[str], options: ExecArguments, *, given: ExecArguments) -> int:
-    """Run a program with its calls answered or recorded, say what happened, and return the exit code.
+    """Run a program with its calls answered or recorded, print the summary, and return the exit code.
 
-    `given` are the options without those of the config.
+    `given` are the options without the config.
 
     Raises:
         InputError: options exclude each other, or something that they name is missing or wrong.
@@ -91,7 +91,7 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
 
 
 def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -> ExecArguments:
-    """Return the options that have an effect, if those that are `given` fit together and there is a command."""
+    """Return the effective options, if the `given` ones are compatible and there is a command."""
     if given.replay is given.record is None:
         refuse_misplaced(command, "exec")
     if not command:
@@ -106,7 +106,7 @@ def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -
 
 
 def refuse_misplaced(words: Sequence[str], name: str) -> None:
-    """Raise InputError if a recording comes in the place of the command, or its option after it."""
+    """Raise InputError if a recording is in the command's place, or its option is after the command."""
     option = next((word for word in words[:-1] if word in ("--replay", "--recording", "--record")), "")
     is_first = bool(words) and words[0].endswith(".json")
     if not option and not is_first:
@@ -119,12 +119,12 @@ def refuse_misplaced(words: Sequence[str], name: str) -> None:
 
 
 def _with_fork(options: ExecArguments) -> ExecArguments:
-    """Return the options of a run that leaves its recording at the call of --live-from, if there is one.
+    """Return the options of a run that leaves its recording at the call of --live-from, if given.
 
     The new recording is `today.live-from-4.json` next to `today.json`, unless the options name another.
 
     Raises:
-        InputError: the new recording has exchanges already, or is the one that is left.
+        InputError: the new recording has exchanges already, or is the old one.
     """
     number = options.live_from_call
     if number is None or options.replay is None:
@@ -139,7 +139,7 @@ def _with_fork(options: ExecArguments) -> ExecArguments:
         raise InputError(reason, source="--record", hint="name another")
     if options.record_mode is None and store.exists() and store.load().size:
         hint = "--record-mode fresh replaces it, and --record PATH writes another"
-        raise InputError("the recording of the fork is there already", source=store.location, hint=hint)
+        raise InputError("the recording of the fork exists already", source=store.location, hint=hint)
     return options
 
 
@@ -162,7 +162,7 @@ def _golden_decision(golden: GoldenFile, tally: WireTally, options: ExecArgument
 
 
 def _print_ending(options: ExecArguments, tally: WireTally, end: ChildExit, decision: ExitDecision) -> None:
-    """Say what happened, which key may be missing, and what a fork has cost."""
+    """Print the summary, a possibly missing key, and the cost of a fork."""
     kept = "" if options.record is None else kept_beside(open_store(options.record))
     summary = WireSummary(
         tally,
@@ -197,7 +197,7 @@ def _seen_tools(options: ExecArguments, tally: WireTally) -> set[str]:
 def _run(
     command: list[str], options: ExecArguments, *, report: WireReportFile, program: KnownProgram
 ) -> tuple[ChildExit, WireTally]:
-    """Run the command next to a server, and return how it ended and the tally of its calls."""
+    """Run the command next to a server, and return its ending and the tally of its calls."""
     wire_options = wire_options_of(options, os.environ, normalise=program.preset.normalise)
     with (
         events_of(options).open() as sink,
@@ -238,7 +238,7 @@ def _run(
 
 
 def _with_unseen(tally: WireTally, options: ExecArguments, command: Sequence[str]) -> WireTally:
-    """Return the tally with the tools that the program ran unseen: its model was told what they returned."""
+    """Return the tally with the tools that the program ran unseen, whose results its model got."""
     told = {name for call in tally.calls if call.request for name, _ in tool_results(call.request.messages)}
     asked = dict.fromkeys(call.name for turn in tally.tool_turns for call in turn if call.name in told)
     harmless = {name for name, tool in options.tools.items() if tool.read_only or tool.run}
@@ -267,7 +267,7 @@ def _print_not_started(name: str, error: OSError) -> int:
 
 @contextmanager
 def _muted_misses() -> Iterator[None]:
-    """Keep the server from logging misses: they are printed when the command has ended."""
+    """Keep the server from logging misses, which are printed at the end."""
     logger = logging.getLogger("offbook.wire")
     before = logger.level
     logger.setLevel(logging.ERROR)

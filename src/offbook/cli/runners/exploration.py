@@ -77,7 +77,7 @@ USAGE = "offbook explore FLOW.yaml --recording PATH, or SIM.py, or --replay PATH
 
 
 def subject_of(options: ExploreArguments, file: str | None, command: Sequence[str] | None) -> AnySubjectSpec:
-    """Return the subject to explore: that of a file, or the program of a command.
+    """Return the subject to explore: the one in a file, or a command's program.
 
     Raises:
         InputError: there is no subject, or there are two, or something that it needs is missing or wrong.
@@ -136,7 +136,7 @@ def run_exploration(spec: AnySubjectSpec, options: ExploreArguments) -> int:
     """Explore a subject, report the cases, and return the exit code.
 
     Raises:
-        InputError: something that the subject needs is missing or wrong, or it fails without a fault.
+        InputError: something that the subject needs is missing or wrong, or the clean run fails.
     """
     _check_chosen(spec, options)
     before = None if options.compare is None else load_exploration(options.compare)
@@ -156,7 +156,7 @@ def run_exploration(spec: AnySubjectSpec, options: ExploreArguments) -> int:
 
 
 def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
-    """Refuse what can be known to be wrong before anything runs."""
+    """Refuse invalid choices before anything runs."""
     budget = parse_budget(options.budget, source="--budget")
     if options.shard is not None:
         check_shard(budget, parse_shard(options.shard))
@@ -174,7 +174,7 @@ def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
 
 
 def _check_whole(options: ExploreArguments) -> None:
-    """Refuse for a shard what needs the cases of all shards, or chooses cases itself."""
+    """Refuse options that need all shards' cases, or that choose cases themselves, for a shard."""
     merged = "a shard does not have all cases"
     refused = {
         "compare": (options.compare, merged, f"compare the whole: offbook merge … --compare {options.compare}"),
@@ -248,7 +248,7 @@ class _Exploration:
         return FINE
 
     def _note_unlisted(self, pairs: int) -> None:
-        """Say what a list of cases cannot: how many pairs run, and what a time as the budget leaves out."""
+        """Report what a list of cases lacks: the number of pairs, and the cases that a time budget leaves out."""
         if pairs:
             self.remark(f"about {pluralize(pairs, 'pair')} run as well: which ones, only these runs show")
         if parse_budget(self._options.budget).time_s is not None:
@@ -256,7 +256,7 @@ class _Exploration:
 
     @contextmanager
     def _executor(self, subject: Subject) -> Iterator[CaseExecutor]:
-        """Open what runs the cases: here, or on a cluster."""
+        """Open the executor of the cases: here, or on a cluster."""
         if not isinstance(self._workers, RayAddress):
             yield executor_of(subject, self._workers)
             return
@@ -279,6 +279,8 @@ class _Exploration:
             gave_up=gave_up_by(self._settings.gave_up),
             unchecked=frozenset(self._settings.tools),
             shard=self._shard,
+            until_quiet=options.until_quiet,
+            max_recovery_calls=options.max_recovery_calls,
         )
         self._announce()
         return Explorer(
@@ -299,7 +301,7 @@ class _Exploration:
             print_message("note: ", text, is_err=True)
 
     def _announce(self) -> None:
-        """Say what is overlooked in a command, which tools a program runs for real, and which folders it keeps."""
+        """Report overlooked parts of a command, the tools that a program runs for real, and the kept folders."""
         if isinstance(self._spec, ProgramSpec):
             if self._program.name:
                 self.remark(f"recognised: {self._program.name}")
@@ -318,7 +320,7 @@ class _Exploration:
         return [] if isinstance(self._spec, WorkflowSpec | ScenarioSpec) else real_tools(self._spec, self._settings)
 
     def _begin(self, exploration: Exploration, cases: int) -> None:
-        """Say how many cases there are, and how often a program runs its tools for real, before the first case."""
+        """Report the number of cases, and how often a program runs its tools for real, before the first case."""
         if self._shard is not None and not cases:
             print_message("note: ", f"the shard {self._shard} holds no case", is_err=True)
         if self._real_tools:
@@ -330,7 +332,7 @@ class _Exploration:
         ExplorationReporters(self.so_far, self.reporter).begin(exploration, cases)
 
     def _only(self, explorer: Explorer) -> Sequence[FaultCase] | None:
-        """Return the cases chosen by --only or --fault; None for all."""
+        """Return the cases chosen by --only or --fault, or None for all."""
         if self._options.fault:
             lines = tuple(parse_fault(line) for line in self._options.fault)
             known_case = next((case for case in explorer.cases if case.lines == lines), None)
@@ -355,7 +357,7 @@ class _Exploration:
         )
 
     def _origin(self) -> ReportOrigin:
-        """Return what the exploration comes from, for reports that are kept."""
+        """Return the origin of the exploration for reports that are kept."""
         try:
             recorded_at = last_recorded_at(self._spec.recording)
         except InputError:  # the subject says what is wrong with it
@@ -368,7 +370,7 @@ class _Exploration:
         )
 
     def _explored_shard(self) -> ExploredShard | None:
-        """Return which shard of which run this is; None without --shard."""
+        """Return the shard and its run, or None without --shard."""
         if self._shard is None:
             return None
         chosen = self._words("invariants", "faults", "orders", "budget", "pairs")
@@ -382,12 +384,12 @@ class _Exploration:
         return ExploredShard(shard=self._shard, run=run, fail_on=self._fail_on, allow_partial=allow_partial)
 
     def _reproduce(self, case: FaultCase) -> str:
-        """Return the command that runs a case again, whatever its id."""
+        """Return the command that runs a case again by its faults."""
         faults = [word for line in case.lines for word in ("--fault", str(line))]
         return explore_command(self._spec, [*self._words("invariants"), *faults])
 
     def _words(self, *further: str) -> list[str]:
-        """Return the options that say how the subject is run, and `further` ones, as far as the config does not."""
+        """Return the options of the subject's run, and `further` ones, that the config does not set."""
         among = {*ExploreSettings.__struct_fields__, *further}
         return arguments_of(self._options, base=self._configured, among=among)
 
@@ -410,14 +412,18 @@ class _Exploration:
             echo(f"kept: offbook replay --plan {file}", err=self._options.as_json)
 
     def _exit_code(self, exploration: Exploration) -> int:
-        """Return the exit code. A case that was asked for and whose fault never fired shows nothing: no success."""
+        """Return the exit code. A requested case whose fault never fired is no success."""
         missed = [str(each.case) for each in exploration.results if each.verdict == "not reached"]
         if missed and (self._options.fault or self._options.only):
             print_message("error: ", f"the run never reached {missed[0]}", style="bold red", is_err=True)
             return FAILED
         allow_partial = self._options.allow_partial or self._shard is not None  # of a shard, `merge` says it
         return exploration_exit_code(
-            exploration, fail_on=self._fail_on, before=self._before, allow_partial=allow_partial
+            exploration,
+            fail_on=self._fail_on,
+            before=self._before,
+            allow_partial=allow_partial,
+            must_reach=self._options.must_reach,
         )
 
 
@@ -435,7 +441,7 @@ def _case(known: dict[str, FaultCase], id: str) -> FaultCase:
 
 
 def replay_regression(path: str, *, declared: Sequence[str], is_json: bool, is_quiet: bool) -> int:
-    """Run the regression in a file, print its verdict, and return the exit code: 1 if it is still a finding.
+    """Run the regression in a file, print its verdict, and return 1 if it is still a finding.
 
     Raises:
         InputError: the file, or something that the regression needs, is missing or wrong.

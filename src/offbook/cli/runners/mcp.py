@@ -1,4 +1,4 @@
-"""What the commands of `offbook mcp` do: serving, recording and verifying a server alone."""
+"""The work of `offbook mcp`: serving, recording and verifying a single server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ServedRecording(Struct, frozen=True, kw_only=True):
         """Return the names of the servers to serve.
 
         Raises:
-            InputError: the recording has none, or not this one.
+            InputError: the recording has none, or lacks the named one.
         """
         from offbook.mcp.replay import recorded_servers
         from offbook.recording.stores.locate import open_store
@@ -195,7 +195,7 @@ def _serve_hub(hub: McpHub, name: str, options: WireOptions, *, output: int) -> 
 
 @contextmanager
 def _own_stdout() -> Iterator[int]:
-    """Return a file descriptor of our stdout. What others print in the block goes to stderr."""
+    """Return a file descriptor of our stdout. Other output in the block goes to stderr."""
     import sys
 
     sys.stdout.flush()
@@ -253,7 +253,7 @@ def record_at_stdio(recorded: RecordedServer) -> int:
 
 
 def _exit_code(code: int, session: WireSession) -> int:
-    """Print what went wrong in a session over stdio, and return the exit code: that of the server, if it failed."""
+    """Print a stdio session's problems, and return the exit code: the server's own, if it failed."""
     from offbook.cli import FAILED, MISMATCH
     from offbook.cli.output.console import print_message
     from offbook.faults.log import describe_unfired
@@ -311,7 +311,9 @@ class VerifiedServer(Struct, frozen=True, kw_only=True):
     limit_s: float = 30.0
 
     def rules(self, document: Document) -> NormaliseRules:
-        """Return what is not compared: what the recording declares, and `ignore`. Raises InputError for a bad path."""
+        """Return the rules that exclude parts from the comparison: the recording's, and `ignore`. Raises InputError for
+        a bad path.
+        """
         from msgspec.structs import replace
 
         from offbook.recording.format.document import rules_from_meta
@@ -331,7 +333,7 @@ class VerifiedServer(Struct, frozen=True, kw_only=True):
 
 
 def verify_server(verified: VerifiedServer) -> McpVerification:
-    """Ask a live server what was recorded, and compare. Raises InputError if the server does not answer."""
+    """Repeat the recorded requests at a live server, and compare. Raises InputError if the server does not answer."""
     from offbook.mcp.verify import LiveClient, live_process, live_url, verify
     from offbook.recording.stores.locate import open_store
     from offbook.settings import configured_tools, find_project
@@ -353,7 +355,7 @@ def verify_server(verified: VerifiedServer) -> McpVerification:
 
 
 def serve_until_signal(hub: McpHub, options: WireOptions, *, port: int, does: str, is_quiet: bool) -> bool:
-    """Serve MCP servers over HTTP until a signal comes, and return whether a request had no answer."""
+    """Serve MCP servers over HTTP until a signal, and return whether a request had no answer."""
     from signal import SIGHUP, SIGINT, SIGTERM
 
     import typer

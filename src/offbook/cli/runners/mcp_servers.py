@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class McpServers:
-    """The MCP servers of `--mcp`, while the block lasts; without the option there are none, and `hub` is None.
+    """The MCP servers of `--mcp` for a block. Without the option there are none, and `hub` is None.
 
     Raises:
-        InputError: the config cannot be read, or the recording cannot be written; or they are to be recorded by a
-            server that `has_own_key`, which would go to the real servers.
+        InputError: the config cannot be read, or the recording cannot be written; or a server that `has_own_key` would
+            record them, and its key would reach the real servers.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class McpServers:
 
     @property
     def path(self) -> str:
-        """The path of the config that leads to us."""
+        """The path of the config that leads to offbook."""
         return "" if self._folder is None else str(Path(self._folder.name) / "mcp.json")
 
     def point_to(self, server: WireServer) -> dict[str, str]:
-        """Write the config that leads to a server that runs, and return the variables that name it."""
+        """Write the config that leads to a running server, and return the variables that name it."""
         if self.hub is None or self._config is None:
             return {}
         from offbook.mcp.config import CONFIG_VARIABLE
@@ -115,12 +115,12 @@ class McpServers:
         ]
 
     def are_ignored(self, unused: Sequence[UnusedExchange]) -> bool:
-        """Return whether the program has reached none of them, although they are recorded, or have `unused` calls."""
+        """Return whether the program reached none of them, although they are recorded or have `unused` calls."""
         is_expected = self._recorder is not None or bool(unused)
         return self.hub is not None and not self.hub.was_reached and is_expected
 
     def cache_counts(self, of_models: CacheCounts | None) -> CacheCounts | None:
-        """Return what a shared recording was used for, by models and by these servers; None if it is not shared."""
+        """Return the uses of a shared recording by models and by these servers, or None if it is not shared."""
         cache = None if self._recorder is None else self._recorder.cache
         return of_models if cache is None or of_models is None else of_models.plus(cache.counts)
 

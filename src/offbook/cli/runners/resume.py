@@ -1,4 +1,4 @@
-"""Runs a workflow so that it can be resumed: the stored options, the checkpoint, and the command that resumes it."""
+"""Runs a workflow resumably: the stored options, the checkpoint, and the command that resumes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from offbook.workflow.runs.store import RunStore
 
 
 class ResumeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of `offbook run` with which a stored run is resumed."""
+    """The options of `offbook run` that resume a stored run."""
 
     provider: MockableProviderName | None = None
     model: str | None = None
@@ -70,9 +70,9 @@ def resume_options(
 
 
 def _resumed_record_mode(mode: Record) -> RecordMode:
-    """Return the mode that neither replaces nor refuses what the run has recorded so far.
+    """Return the mode that neither replaces nor refuses the run's earlier exchanges.
 
-    A run that is to replace exchanges records beside them until it succeeds.
+    A run that is to replace exchanges records into another file until it succeeds.
     """
     if mode.record == "new":
         return "new"
@@ -100,7 +100,7 @@ def start_resumable(
 
 
 def run_resumable(run: ResumableRun, definition: WorkflowDefinition, options: RunOptions, *, runs_dir: str) -> int:
-    """Run a workflow, or the rest of it, and print how to resume it if it does not succeed."""
+    """Run a workflow, or the rest of it, and print how to resume it if it fails."""
     options = replace(options, checkpoint=run.checkpoint, calls=run.calls)
     with run:
         status: RunStatus | None = None
@@ -116,12 +116,12 @@ def run_resumable(run: ResumableRun, definition: WorkflowDefinition, options: Ru
 
 
 def resume_run(run: ResumableRun, definition: WorkflowDefinition, options: RunOptions, *, runs_dir: str) -> int:
-    """Run the rest of a workflow. What it had recorded to replace a recording counts with what it records now.
+    """Run the rest of a workflow. Exchanges recorded before count together with the new ones.
 
-    Without that, because the run was killed, the rest is added to the recording.
+    After a kill they are lost, and the rest is added to the recording.
 
     Raises:
-        InputError: as in `run_workflow`, or what the run had recorded cannot be read.
+        InputError: as in `run_workflow`, or the earlier exchanges cannot be read.
     """
     mode = options.mode
     if not isinstance(mode, Record) or mode.record not in ("all", "fresh"):
@@ -137,6 +137,6 @@ def resume_run(run: ResumableRun, definition: WorkflowDefinition, options: RunOp
 
 
 def resume_command(run_id: str, runs_dir: str) -> str:
-    """The command that goes on with a run."""
+    """Return the command that resumes a run."""
     where = "" if Path(runs_dir) == Path(RUNS_DIR) else f" --runs-dir {runs_dir}"
     return f"offbook resume {run_id}{where}"

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class ScenarioOptions(Struct, frozen=True, kw_only=True):
-    """Which scenarios run, with which agents, how, and with which reports. None means as in the config."""
+    """The scenarios to run, their agents, their settings, and the reports. None means the config's value."""
 
     mode: Live | Record | Replay = Live()
     record_mode: RecordMode | None = None
@@ -81,10 +81,10 @@ def parse_mode(record: str | None, replay: str | None) -> Live | Record | Replay
     """Return the mode of the options.
 
     Raises:
-        InputError: both are given, or there is no such folder to replay.
+        InputError: both are given, or the folder to replay does not exist.
     """
     if record is not None and replay is not None:
-        raise InputError("--record and --replay exclude each other", hint="leave one of them out")
+        raise InputError("--record and --replay exclude each other", hint="use only one of them")
     if replay is not None:
         if replay.endswith("/") and not Path(replay).is_dir():
             hint = did_you_mean_file(replay, f"record it: offbook test --record {replay}")
@@ -94,20 +94,20 @@ def parse_mode(record: str | None, replay: str | None) -> Live | Record | Replay
 
 
 def check_record_mode(mode: RecordMode | None, *, record: str | None, is_watched: bool) -> RecordMode | None:
-    """Return the record mode as it is given.
+    """Return the given record mode.
 
     Raises:
-        InputError: nothing is recorded, or it is missing where runs follow each other.
+        InputError: nothing is recorded, or it is missing for consecutive runs.
     """
     if record is None and mode is not None:
         raise InputError("--record-mode requires --record", hint="add --record PATH")
     if record is not None and mode is None and is_watched:
-        raise InputError("--watch records again and again", hint="add --record-mode all, which replaces what is called")
+        raise InputError("--watch records again and again", hint="add --record-mode all, which replaces repeated calls")
     return mode
 
 
 class SuiteOutcome(Struct, frozen=True):
-    """The result of a run, the unused exchanges of a replay, and why a run that recorded has recorded nothing."""
+    """The result of a run, a replay's unused exchanges, and the reason why a recording run recorded nothing."""
 
     result: SuiteResult
     unused: list[UnusedEntry]
@@ -128,10 +128,10 @@ def run_scenarios(options: ScenarioOptions) -> int:
 
 
 def _with_record_mode(options: ScenarioOptions, plan: RunPlan) -> ScenarioOptions:
-    """Return the options with the mode to record in, if they record: by default, what is called again is replaced.
+    """Return the options with their record mode, by default replacing repeated calls.
 
     Raises:
-        InputError: a recording has exchanges, and no mode says what becomes of them; or it cannot be read.
+        InputError: a recording has exchanges and no mode is given, or it cannot be read.
     """
     if not isinstance(options.mode, Record):
         return options
@@ -148,10 +148,10 @@ def _recordings(path: str, scenarios: Iterable[str]) -> list[str]:
 
 
 def load_or_find_config(options: ScenarioOptions) -> Config:
-    """Return the config that is named, or the nearest one.
+    """Return the named config, or the nearest one.
 
     Raises:
-        InputError: there is none, or it is wrong.
+        InputError: there is none, or it is invalid.
     """
     config = find_config() if options.config is None else load_config(options.config)
     add_rules_of(config.source)
@@ -194,13 +194,13 @@ def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
 
 
 def _unused_of(plan: RunPlan, unused: list[UnusedEntry], *, is_partial: bool) -> list[UnusedEntry]:
-    """Return what was not used; if only some scenarios and agents run, what is theirs."""
+    """Return the unused exchanges; of a part of the scenarios and agents, only theirs."""
     theirs = tuple(f"{scenario.name}/{agent}/" for scenario, agent in plan.pairs)
     return [each for each in unused if not is_partial or each.key.startswith(theirs)]
 
 
 def _record_again(options: ScenarioOptions) -> str:
-    """Return the command that records a replay again; nothing if it is none. What others have recorded stays."""
+    """Return the command that records a replay again, or "". Other scenarios' exchanges stay."""
     if not isinstance(options.mode, Replay):
         return ""
     mode = "all" if options.is_partial else "fresh"
@@ -208,7 +208,7 @@ def _record_again(options: ScenarioOptions) -> str:
 
 
 def _arguments(options: ScenarioOptions) -> str:
-    """Return the arguments that choose the same scenarios, each with a space in front."""
+    """Return the arguments that choose the same scenarios, each after a space."""
     named = [("--config", options.config), ("--scenario", options.scenario)]
     named += [("--agent", agent) for agent in options.agents]
     words = [*options.paths, *(word for name, value in named if value is not None for word in (name, value))]
@@ -216,9 +216,9 @@ def _arguments(options: ScenarioOptions) -> str:
 
 
 def _origin(options: ScenarioOptions) -> SuiteOrigin:
-    """Return what the reports of a run name as its origin: what is the same in every run of it, and in every shard.
+    """Return the origin that a run's reports name, equal in every run and every shard.
 
-    When something was recorded is known as soon as the run has ended.
+    The recording time is known when the run has ended.
     """
     mode, command = options.mode, f"offbook test{_arguments(options)}"
     if isinstance(mode, Live):
@@ -281,13 +281,13 @@ class _Run:
             return SuiteOutcome(result, unused, self._recorded.describe_failure())
 
     def _ended_shard(self, unused: Sequence[UnusedEntry], opened: Sequence[str]) -> SuiteShard | None:
-        """Return the shard with what it did not use; nothing of it is told if not all scenarios run."""
+        """Return the shard with its unused exchanges, which are omitted unless all scenarios run."""
         if self._shard is None or self._options.is_partial:
             return self._shard
         return replace(self._shard, unused=tuple(unused), opened=tuple(dict.fromkeys(opened)))
 
     def _choose_workers(self) -> int | RayAddress:
-        """Return how many processes there is work for, or the cluster."""
+        """Return the number of useful processes, or the cluster."""
         if self._options.workers == 1:
             return 1
         with_mcp = next(iter(mcp_configs(self._config, self._plan)), None)
@@ -306,7 +306,7 @@ class _Run:
 
     @asynccontextmanager
     async def _executor(self, opened: OpenParticipants) -> AsyncIterator[SuiteConversations | None]:
-        """Start the workers, if there is to be more than one; None runs all conversations in this process."""
+        """Start several workers, or return None to run all conversations in this process."""
         if not self.has_workers:
             yield None
             return
@@ -367,7 +367,7 @@ def _plan_of_shard(plan: RunPlan, shard: Shard) -> RunPlan:
 
 
 def _suite_shard(plan: RunPlan, options: ScenarioOptions, rules: RunRules, grouping: ErrorGrouping) -> SuiteShard:
-    """Return which shard of which run this is.
+    """Return the shard and its run.
 
     Raises:
         InputError: the run cannot be split into shards.
@@ -401,7 +401,7 @@ def _declarations(planned: Iterable[PlannedScenario]) -> Iterator[bytes]:
     """Yield the contents of the files that declare the scenarios.
 
     Raises:
-        InputError: a file cannot be read any more.
+        InputError: a file can no longer be read.
     """
     for file in dict.fromkeys(each.source.rpartition(":")[0] for each in planned):
         try:
@@ -413,7 +413,7 @@ def _declarations(planned: Iterable[PlannedScenario]) -> Iterator[bytes]:
 
 
 def _recordings_digest(mode: Live | Record | Replay) -> str:
-    """Return a digest of what is replayed: a recording, or those in a folder."""
+    """Return a digest of the replayed recording or folder."""
     if not isinstance(mode, Replay):
         return ""
     if not is_folder(mode.path):
@@ -422,7 +422,7 @@ def _recordings_digest(mode: Live | Record | Replay) -> str:
 
 
 def _keep_recordings_of_failures(mode: Live | Record | Replay, result: SuiteResult) -> None:
-    """Let the recordings of scenarios that failed stay as they were."""
+    """Keep the recordings of failed scenarios unchanged."""
     failed = [each.name for each in result.scenarios if not each.passed]
     if not isinstance(mode, Record) or not failed:
         return

@@ -1,4 +1,4 @@
-"""Serves the vendors' APIs for a command until a signal comes: in this process, or in several on one port."""
+"""Serves the vendors' APIs for a command until a signal, in this process or in several on one port."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from offbook.wire.session import Miss
 from offbook.wire.settings import ServeArguments
 
 STOP_S = 15.0
-"""How long processes may take to end. Those that are still there then are killed, and count as died."""
+"""The time limit for processes to end. Those still running then are killed, and count as dead."""
 READ_BYTES = 1 << 16
 
 
 class ServedTally(Struct, frozen=True):
-    """What a server has answered, in all its processes together, and how those ended that died."""
+    """The answers of a server in all its processes, and the endings of those that died."""
 
     tally: WireTally
     died: Sequence[str] = ()
 
 
 def serve_here(options: ServeArguments) -> ServedTally:
-    """Serve in this process until a signal comes, and return the tally of the calls.
+    """Serve in this process until a signal, and return the tally of the calls.
 
-    All servers of a `session_group` answer sessions as one.
+    All servers of a `session_group` share sessions.
 
     Raises:
-        InputError: an option is wrong, MCP servers are to be recorded behind a key, or a group cannot be.
+        InputError: an option is wrong, MCP servers are to be recorded behind a key, or a group is impossible.
     """
     from offbook.cli.runners.mcp_servers import McpServers
 
@@ -89,13 +89,13 @@ def serve_here(options: ServeArguments) -> ServedTally:
 
 
 def serve_in_processes(options: ServeArguments) -> ServedTally:
-    """Serve in so many processes on one port until a signal comes or one of them dies, and return their tally.
+    """Serve in several processes on one port until a signal or a death, and return their tally.
 
-    The kernel gives each connection to one of them. They share how far sessions are if the recording is in Redis, also
-    with other servers of a `session_group`. What else depends on the calls before is refused.
+    The kernel gives each connection to one of them. With a recording in Redis they share the sessions' positions, also
+    with other servers of a `session_group`. Anything else that depends on earlier calls is refused.
 
     Raises:
-        InputError: an option is wrong, or the answers depend on the calls before.
+        InputError: an option is wrong, or the answers depend on earlier calls.
         OffbookError: a process did not start.
     """
     check_independent(options)
@@ -120,7 +120,7 @@ def serve_in_processes(options: ServeArguments) -> ServedTally:
 
 @contextmanager
 def _listening(wire_options: WireOptions, options: ServeArguments) -> Iterator[tuple[WireServer, list[socket]]]:
-    """Yield a server that is not started, and a listening socket for each process. All are closed at the end."""
+    """Yield an unstarted server, and a listening socket for each process. All are closed at the end."""
     sockets = bind_sockets(options.host, options.port, options.processes)
     try:
         port = sockets[0].getsockname()[1]
@@ -150,7 +150,7 @@ def _wait_for_end(signals: SignalPipe, processes: _Processes) -> None:
 
 
 def check_independent(options: ServeArguments) -> None:
-    """Refuse options under which an answer depends on the calls before: processes do not share those.
+    """Refuse options that make an answer depend on earlier calls, which processes do not share.
 
     Raises:
         InputError: there is such an option.
@@ -163,7 +163,7 @@ def check_independent(options: ServeArguments) -> None:
         reason = "several processes can only add to a recording: they do not see what others record"
         raise InputError(reason, source=f"--record-mode {options.record_mode}", hint="use append, or one process")
     if given := events_of(options).given:
-        raise InputError("each process has events of its own", source=given[0], hint=hint)
+        raise InputError("each process has its own events", source=given[0], hint=hint)
     plan = options.fault_plan()
     if plan.chaos is not None:
         raise InputError(
@@ -242,7 +242,7 @@ def _unused(tallies: Sequence[ProcessTally], recording: str) -> list[UnusedExcha
 
 
 class _Process(NamedTuple):
-    """A process, and the pipe that it reports to: a line when it is ready, and its tally when it ends."""
+    """A process and its report pipe: a line when it is ready, and its tally when it ends."""
 
     pid: int
     number: int
@@ -250,7 +250,7 @@ class _Process(NamedTuple):
 
 
 class _Processes:
-    """The processes of a server. They end when a pipe is closed that only this one holds: also if it is killed."""
+    """The processes of a server. They end when a pipe closes that only this process holds, even after a kill."""
 
     def __init__(
         self, server: WireServer, sockets: Sequence[socket], options: ServeArguments, log: WireCallLog
@@ -285,7 +285,7 @@ class _Processes:
                 raise OffbookError(f"process {process.number} of {self._count} did not start")
 
     def note_dead(self) -> bool:
-        """Note the processes that have died, and return whether there are any."""
+        """Note the dead processes, and return whether there are any."""
         for process in self._running:
             if process.pid not in self._ended:
                 pid, status = os.waitpid(process.pid, os.WNOHANG)
@@ -295,7 +295,7 @@ class _Processes:
         return bool(self.died)
 
     def stop(self) -> None:
-        """End all processes and take their tallies; those that do not end in time are killed. Safe to call twice."""
+        """End all processes and collect their tallies. Those that do not end in time are killed. Safe to call twice."""
         if self._life < 0:
             return
         os.close(self._life)
@@ -323,7 +323,7 @@ class _Processes:
                 self.died.append(f"process {process.number} of {self._count} (pid {process.pid}) {_describe(status)}")
 
     def tallies(self) -> list[ProcessTally]:
-        """Return the tallies of the processes that have not died."""
+        """Return the tallies of the surviving processes."""
         return [decode(data, ProcessTally) for data in self._data.values() if data]
 
 

@@ -1,4 +1,4 @@
-"""Runs a program for `offbook tools`: once, with the calls of its functions noted, and says which of them are tools."""
+"""Runs a program for `offbook tools` once, notes its function calls, and determines its tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +23,7 @@ from offbook.cli.runners.mcp_servers import McpServers
 from offbook.cli.runners.wire import child_environment, discard_empty_recording, recognise, wire_options_of
 from offbook.config.tool_functions import add_tool_lines, function_line, tool_table
 from offbook.errors import InputError
+from offbook.private_folder import PrivateFolder
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_names import answered_tool_names
 from offbook.settings import find_project, resolve
@@ -39,7 +39,7 @@ from offbook.wire.tool_variables import tool_variables
 
 STDERR = 2
 UNKEPT = "run.json"
-"""The file in a temporary folder to which a run is recorded that is not kept."""
+"""The recording of a run in a temporary folder, which is discarded."""
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 # fmt: off
 _EFFECTS = frozenset((
@@ -49,11 +49,11 @@ _EFFECTS = frozenset((
     "send", "set", "submit", "transfer", "trigger", "update", "upload", "write",
 ))
 # fmt: on
-"""Words in the names of tools that probably change something."""
+"""Words in tool names that suggest an effect."""
 
 
 class ToolsRun:
-    """A run of a program in which the functions of its tools are found.
+    """A run of a program that finds its tools' functions.
 
     Raises:
         InputError: there is no command, options exclude each other, or something that they name is missing.
@@ -79,7 +79,7 @@ class ToolsRun:
 
     def propose(self, *, is_written: bool, as_json: bool) -> int:
         """Run the program, print the tables of its tools or write them to the config, and return the exit code."""
-        with TemporaryDirectory(prefix="offbook-") as folder:
+        with PrivateFolder() as folder:
             self._say_start()
             notes = Path(folder) / "calls.jsonl"
             if not self._options.replay and not self._is_kept:
@@ -100,7 +100,7 @@ class ToolsRun:
         return self._exit_code(found, end, missed=missed)
 
     def _run(self, notes: Path) -> tuple[ChildExit, int]:
-        """Run the program, and return how it ended, and how many of its calls the recording had no answer for."""
+        """Run the program, and return its ending and the number of its unanswered calls."""
         options = self._options
 
         def on_call(call: WireCall) -> None:
@@ -151,7 +151,7 @@ class ToolsRun:
         return "" if settings is None else settings.function or ""
 
     def _checked(self, found: FoundTool, *, was_observed: bool) -> FoundTool:
-        """Return a tool as not found if the config names another function, or say why no call was noted."""
+        """Return a tool as not found if the config names another function, or report why no call was noted."""
         if found.status == "not found" and not was_observed:
             return replace(found, reason=_UNOBSERVED)
         if found.status == "found" and (declared := self._declared(found.tool)):
@@ -160,7 +160,7 @@ class ToolsRun:
         return found
 
     def _text(self, found: Sequence[FoundTool], tables: Mapping[str, Sequence[str]]) -> str:
-        """Return the tables of the tools that are found, and comments about the others."""
+        """Return the tables of the found tools, and comments on the others."""
         blocks = ["\n".join([*self._head(tool), *lines]) for tool, lines in tables.items()]
         comments = [f"# {each.tool}: {self._comment(each)}" for each in found if each.status != "found"]
         return "\n\n".join([*blocks, *(["\n".join(comments)] if comments else [])])
@@ -196,7 +196,7 @@ class ToolsRun:
         return f"not found: {found.reason}{others}"
 
     def _say_found(self, found: Sequence[FoundTool], written: str) -> None:
-        """Say on stderr how many tools are found, and what to do with them."""
+        """Report the number of found tools on stderr, and the next step."""
         new, lost = ([each.tool for each in found if each.status == status] for status in ("found", "not found"))
         message = f"{pluralize(len(new), 'tool')} found" + (f", {len(lost)} not found" if lost else "")
         if written:
@@ -216,7 +216,7 @@ class ToolsRun:
             print_message("offbook: ", message, is_err=True)
 
     def _exit_code(self, found: Sequence[FoundTool], end: ChildExit, *, missed: int) -> int:
-        """Return the exit code, and say on stderr what went wrong."""
+        """Return the exit code, and report problems on stderr."""
         if end.is_late:
             return _failed("the program reached its time limit and was stopped", TIMED_OUT)
         if missed:

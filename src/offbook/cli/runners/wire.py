@@ -1,4 +1,6 @@
-"""What `exec` and `serve` share: server arguments, the program's environment and effects, call counts, exit code."""
+"""The common part of `exec` and `serve`: server arguments, the program's environment and effects, call counts, exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from signal import SIGHUP, SIGINT, SIGTERM
+from signal import SIGINT
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -31,7 +33,7 @@ from offbook.recording.stores.locate import open_store
 from offbook.session.log import Log
 from offbook.settings import arguments_of, find_project
 from offbook.text import pluralize
-from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
+from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines, split_reached
 from offbook.vendors import (
     keys_from_environment,
     named_base_urls,
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 
 
 def parse_upstreams(lines: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the address of each vendor: that of a line, else the one that its SDK takes from the environment.
+    """Return the address of each vendor: from a line, else from its SDK's environment variable.
 
     Raises:
         InputError: a line is not like `openai=https://…`.
@@ -82,7 +84,7 @@ def wire_options_of(
     A recording without exchanges gets the rules to `normalise` by.
 
     Raises:
-        InputError: one cannot be read.
+        InputError: an option is invalid.
     """
     text = options.default_response
     read_keys = keys_from_environment if has_own_key else tls_keys_from_environment
@@ -140,10 +142,10 @@ W = TypeVar("W", bound=WireArguments)
 
 
 def with_record_mode(options: W) -> W:
-    """Return the arguments with the mode to record in, if they record.
+    """Return the arguments with their record mode, if they record.
 
     Raises:
-        InputError: the recording has exchanges, and no mode says what becomes of them; or it cannot be read.
+        InputError: the recording has exchanges and no mode is given, or it cannot be read.
     """
     if options.record is None or options.live_from_call is not None:
         return options
@@ -158,7 +160,7 @@ def child_environment(
     *,
     program: KnownProgram = UNKNOWN,
 ) -> dict[str, str]:
-    """The `environment` for a program, with the variables that lead to the server, and those that the user names."""
+    """Return the `environment` for a program, with the variables that lead to the server, and those that the user names."""
     plain = plain_environment(environment, server.url, is_replayed=not server.is_live)
     own = server.env | named_base_urls(base_url_vars, server.url)
     environment = network.environment_of(own, server.url, plain=plain)
@@ -166,9 +168,9 @@ def child_environment(
 
 
 class EffectReports:
-    """The file to which a command reports its effects, while the block lasts.
+    """The file for a command's effect reports, for a block.
 
-    Inside another run the file of that run stays, and nothing is read here.
+    Inside another run, that run's file is used, and nothing is read here.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -191,7 +193,7 @@ class EffectReports:
                 raise problem
         data = self._file.read_bytes() if self._file.exists() else b""
         in_file = read_effect_lines(data, source=EFFECTS_VARIABLE, is_cut_off=is_cut_off)
-        return [*in_file, *(effect for session in server.sessions for effect in session.effects)]
+        return [*split_reached(in_file)[0], *(effect for session in server.sessions for effect in session.effects)]
 
     def __enter__(self) -> Self:
         return self
@@ -201,7 +203,7 @@ class EffectReports:
 
 
 def print_notes(options: WireArguments) -> None:
-    """Say on stderr what the command is about to do for real, and which edits of its recording have no effect.
+    """Report on stderr what the command will do for real, and the edits of its recording without effect.
 
     Raises:
         InputError: the recording cannot be read.
@@ -224,11 +226,11 @@ def print_notes(options: WireArguments) -> None:
 
 
 MAX_CHECKED_EXCHANGES = 500
-"""In larger recordings, which nobody edits by hand, nobody waits for a look at the bytes of each exchange."""
+"""Recordings above this size are not checked for edited entries: nobody edits them by hand, and it is slow."""
 
 
 def _warn_of_edits(location: str) -> None:
-    """Say which entry was edited without effect, because its bytes are served."""
+    """Name the entries that were edited without effect, because their bytes are served."""
     from offbook.cli.commands.recording.check import disagreement
 
     for key, exchange in islice(open_store(location).load(), MAX_CHECKED_EXCHANGES):
@@ -239,9 +241,9 @@ def _warn_of_edits(location: str) -> None:
 
 @contextmanager
 def discard_empty_recording(location: str | None) -> Iterator[None]:
-    """Remove the file at `location`, if it was not there before the block and nothing was recorded in it.
+    """Remove the file at `location` if it is new and nothing was recorded in it.
 
-    A database is left: others may have it open, and would go on writing to what is gone.
+    A database stays, because others may have it open.
 
     Raises:
         InputError: the location names no store.
@@ -283,7 +285,7 @@ class WireTally(Struct, frozen=True):
 
     @property
     def failed(self) -> int:
-        """How many recorded calls to real APIs failed."""
+        """The number of recorded calls that failed."""
         return self.totals.failures.total()
 
     @property
@@ -293,7 +295,7 @@ class WireTally(Struct, frozen=True):
 
     @property
     def unrecorded(self) -> int:
-        """How many calls could not be recorded."""
+        """The number of calls that could not be recorded."""
         return self.totals.unrecorded.total()
 
     @property
@@ -322,7 +324,7 @@ class WireTally(Struct, frozen=True):
 
 
 def has_reached(live_from: int | None, tally: WireTally) -> bool:
-    """Return whether the run has made the call from which on it is live, if there is such a call."""
+    """Return whether the run made the call at which it goes live, if there is one."""
     return live_from is None or any(call.call >= live_from for call in tally.calls)
 
 
@@ -332,8 +334,9 @@ def tally_wire_calls(
     plan: FaultPlan,
     effects: Sequence[Effect] = (),
 ) -> WireTally:
-    """The tally of a server that has ended. `usage` is what it had unused and overused before that, `plan` the plan
-    that it was started with."""
+    """Return the tally of a server that has ended. `usage` is its unused and overused exchanges, `plan` its initial
+    fault plan.
+    """
     totals = server.totals()
     faults = tally_faults(Log(faults=[totals.faults], plan=plan))
     tally = WireTally(
@@ -354,7 +357,7 @@ def _call_document(call: WireCall) -> dict[str, Any]:
 
 
 class ExitDecision(Struct, frozen=True):
-    """The exit code, and the reason and a hint if there is more to say."""
+    """The exit code, with a reason and a hint, if any."""
 
     code: int
     reason: str = ""
@@ -364,12 +367,11 @@ class ExitDecision(Struct, frozen=True):
 class ExitPolicy(Struct, frozen=True):
     """Decides the exit code of a command.
 
-    A command that was stopped at its time limit is late, whatever it did before. A miss counts more than the exit code
-    of the command, and so does a recorded tool that ran for real unseen; the hint to record again is left out if a
-    fault had fired before every miss. Without either, the exit code of a command that failed stands. One that succeeded
-    is refused if it made no call, or reached none of its MCP servers here (unless `allow_no_calls`), if no call got an
-    answer or one could not be recorded, if a planned fault never fired, or, with `strict_unused`, if exchanges were not
-    used, or more often than they were recorded.
+    A command stopped at its time limit is late, whatever it did before. A miss, or a recorded tool that ran for real
+    unseen, overrides the command's exit code; the hint to record again is omitted if a fault had fired before every
+    miss. Otherwise the exit code of a failed command stands. A successful one fails if it made no call, or reached none
+    of its MCP servers here (unless `allow_no_calls`), if no call got an answer or one could not be recorded, if a
+    planned fault never fired, or, with `strict_unused`, if exchanges were unused or overused.
     """
 
     options: ExecArguments
@@ -388,11 +390,13 @@ class ExitPolicy(Struct, frozen=True):
             return self._success(tally)
         if tally.got_no_answer:
             return ExitDecision(end.code, _NO_ANSWER, _NO_ANSWER_HINT)
-        is_explained = tally.totals.tries or self.options.quiet or self.options.allow_no_calls or end.code in _STOPPED
+        is_interrupted = end.code == SIGNALLED + SIGINT
+        is_explained = tally.totals.tries or self.options.quiet or self.options.allow_no_calls or is_interrupted
         return ExitDecision(end.code) if is_explained else self._early_end(end, tally)
 
     def _early_end(self, end: ChildExit, tally: WireTally) -> ExitDecision:
-        reason = "the command failed, and made no call to the server"
+        by = f" by signal {end.code - SIGNALLED}" if end.code > SIGNALLED else ""
+        reason = f"the command {'was ended' if by else 'failed'}{by}, and made no call to the server"
         return ExitDecision(end.code, reason, f"if it got that far, {_no_call_hint(tally.network)}")
 
     def _success(self, tally: WireTally) -> ExitDecision:
@@ -402,7 +406,7 @@ class ExitPolicy(Struct, frozen=True):
             return ExitDecision(MISMATCH, "the command made no call to the server", _no_call_hint(tally.network))
         if not has_reached(self.options.live_from_call, tally):
             made = pluralize(tally.totals.calls, "call")
-            reason = f"call {self.options.live_from_call} was never made, so that nothing was live: the run made {made}"
+            reason = f"call {self.options.live_from_call} was never made, so nothing was live: the run made {made}"
             return ExitDecision(FAILED, reason, "name an earlier call, or run the command as it was recorded")
         if tally.got_no_answer:
             return ExitDecision(FAILED, _NO_ANSWER, _NO_ANSWER_HINT)
@@ -440,7 +444,7 @@ class ExitPolicy(Struct, frozen=True):
 
 
 def place_hint(tool: str, options: WireArguments, command: Sequence[str]) -> str:
-    """Say how a tool is taken over that no framework announces."""
+    """Return how to take over a tool that no framework announces."""
     finding = shlex.join(["offbook", "tools", "--", *command])
     if tool in options.tools and (named := options.tools[tool].function):
         return f"[tools.{tool}] names {named}, which was not called; to find what was: {finding}"
@@ -456,7 +460,6 @@ def _no_call_hint(network: NetworkTally | None) -> str:
 
 SHOWN_HOSTS = 5
 _FAULT_OPTIONS = ("--fault", "--plan", "--replay", "--recording")  # easily written behind the command
-_STOPPED = tuple(SIGNALLED + number for number in (SIGINT, SIGTERM, SIGHUP))
 _BASE_URL_HINT = (
     "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
     " or OFFBOOK_URL, as SDKs do by default, or try --intercept; add -o allow_no_calls=true if it makes no calls"
@@ -467,6 +470,6 @@ _NO_ANSWER_HINT = (
     " SDK); then record again with --record-mode fresh"
 )
 _TIME_LIMIT_HINT = (
-    "a call with a timeout or a stall lasts as long as its client waits, with most SDKs ten minutes: let it wait"
-    " for less, or give a longer time_limit"
+    "a timeout or a stall lasts until the client gives up, after ten minutes with most SDKs: set a shorter timeout"
+    " in the client, or a longer time_limit"
 )

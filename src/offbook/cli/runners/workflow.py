@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """How a workflow runs, and what is printed.
+    """The options of a workflow run, and of its output.
 
-    `is_strict` makes unused exchanges of a replay a mismatch. `events` says where events go. `checkpoint` has the
-    completed steps; `calls` stores model and tool calls, and answers those of an earlier run.
+    `is_strict` makes unused exchanges of a replay a mismatch. `events` are the destinations of events. `checkpoint` has
+    the completed steps; `calls` stores model and tool calls, and answers those of an earlier run.
     """
 
     mode: Mode
@@ -71,7 +71,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 def print_summary(
     result: WorkflowResult, definition: WorkflowDefinition, progress: RunProgress, *, is_quiet: bool
 ) -> None:
-    """Print what steps wrote to the state, the failures and the totals; if quiet, the failures only."""
+    """Print the values that steps wrote, the failures and the totals; if quiet, only the failures."""
     if not is_quiet:
         _print_written(result, definition)
     _print_failures(result)
@@ -88,7 +88,7 @@ def print_unused(unused: list[UnusedEntry], options: RunOptions) -> None:
 
 
 def print_unfired(faults: FaultTally) -> None:
-    """Say which planned faults did not fire."""
+    """Print the planned faults that did not fire."""
     for line in faults.describe_unfired():
         print_message("fault ", line, style="bold red", is_err=True)
 
@@ -122,7 +122,7 @@ def _print_failures(result: WorkflowResult) -> None:
 
 
 class WorkflowOutcome(Struct, frozen=True):
-    """The outcome of a run, what a replay left unused, which faults fired, and why nothing was recorded."""
+    """The outcome of a run, a replay's unused exchanges, the fired faults, and the reason for an empty recording."""
 
     result: WorkflowResult
     unused: list[UnusedEntry]
@@ -138,10 +138,10 @@ class WorkflowExit(Struct, frozen=True):
 
 
 def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder: Path) -> WorkflowExit:
-    """Run a workflow, print its progress and its summary, and return how it ended.
+    """Run a workflow, print its progress and its summary, and return its outcome.
 
-    Answers from a recording take no time, unless `is_real_time`. A planned fault that never fired is a failure, and so
-    is a run that records and whose calls have all failed.
+    Recorded answers take no time, unless `is_real_time`. A planned fault that never fired is a failure, and so is a
+    recording run without a successful call.
 
     Raises:
         RecordingMismatchError: a strict replay has no answer.
@@ -173,9 +173,9 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
 def replay_workflow(
     definition: WorkflowDefinition, options: RunOptions, flow: str, *, settings: Sequence[str], state: str | None
 ) -> int:
-    """Run a workflow from the recording of its mode alone, like `run_workflow`, and return the exit code.
+    """Run a workflow only from the recording of its mode, like `run_workflow`, and return the exit code.
 
-    A mismatch says how to record it again, with these `settings` and this file of `state`.
+    A mismatch shows how to record it again, with these `settings` and this file of `state`.
     """
     assert isinstance(options.mode, Replay)
     try:
@@ -195,7 +195,7 @@ def _document(done: WorkflowOutcome, options: RunOptions) -> bytes:
 
 
 def _end_interrupted(progress: RunProgress, options: RunOptions, *, is_terminated: bool) -> WorkflowExit:
-    """Print how far an interrupted run came."""
+    """Print the progress of an interrupted run."""
     message = f"{'terminated' if is_terminated else 'interrupted'}: {progress.summary()}"
     code = TERMINATED if is_terminated else INTERRUPTED
     if options.is_json:
@@ -243,9 +243,7 @@ async def _run(
         is_replay = isinstance(options.mode, Replay | Mock) and options.mode.path is not None
         if is_replay and definition.tools and not opened.replays_tools and not options.is_quiet:
             names = ", ".join(definition.tools)
-            print_message(
-                "note: ", f"the recording has no tool calls, so that tools run for real: {names}", is_err=True
-            )
+            print_message("note: ", f"the recording has no tool calls, so tools run for real: {names}", is_err=True)
         engine = WorkflowEngine(
             definition,
             opened.gateway,
@@ -267,7 +265,7 @@ async def _run(
 
 @contextmanager
 def _keep_recording_of_failure(mode: Mode) -> Iterator[Callable[[WorkflowResult], None]]:
-    """Let a recording stay as it was unless the run is reported to have succeeded before the block ends."""
+    """Keep a recording unchanged unless the run is reported as successful before the block ends."""
     store = open_store(mode.path) if isinstance(mode, Record) else None
     succeeded: list[bool] = []
     try:

@@ -19,7 +19,7 @@ _RULES: Final = {
     "gemini": "gemini",
     "bedrock": "bedrock",
 }
-"""The file with the rules of each protocol. Protocols without one, such as Ollama's, refuse little that is public."""
+"""The file with each protocol's rules. Protocols without one, such as Ollama's, publish few refusals."""
 
 PROTOCOLS: tuple[str, ...] = tuple(name for name, module in _RULES.items() if name == module)
 
@@ -40,20 +40,20 @@ _OWN_FAMILY: Final = {
     "anthropic": "anthropic",
     "gemini": "gemini",
 }
-_PATH_MODEL: Final = re.compile(r"/models?/(?P<model>[^/:?]+)")
+_PATH_MODEL: Final = re.compile(r"/(?:models?|deployments)/(?P<model>[^/:?]+)")
 
 
 def rules_of(protocol: str) -> Rules | None:
-    """Return the rules of a protocol; None if it has none."""
+    """Return the rules of a protocol, or None."""
     module = _RULES.get(protocol)
     return None if module is None else import_module(f"offbook.codecs.rules.{module}").RULES
 
 
 def refusal_of(protocol: str, request: WireRequest, *, has_real_answers: bool = True) -> Refusal | None:
-    """Return how the vendor of a protocol refuses a request; None if it accepts it, as far as that is known.
+    """Return the refusal of a request by a protocol's vendor, or None if no rule applies.
 
-    A request to the model of another vendor that speaks the protocol is not judged. Of answers that are not real, such
-    as those written by hand, a client cannot send back signatures: what they lack does not count.
+    Requests to another vendor's model over the same protocol are not judged. Answers that are not real, such as
+    hand-written ones, have no signatures for a client to send back: their absence does not count.
     """
     rules = rules_of(protocol)
     if rules is None:
@@ -61,17 +61,13 @@ def refusal_of(protocol: str, request: WireRequest, *, has_real_answers: bool = 
     body = request.body
     if "model" not in body and (found := _PATH_MODEL.search(request.path)):
         body = body | {"model": found["model"]}
-    return (
-        None
-        if _is_of_other_vendor(protocol, body.get("model"))
-        else rules.refusal(body, has_real_answers=has_real_answers)
-    )
+    return rules.refusal(body, has_real_answers=has_real_answers) if judges(protocol, body.get("model")) else None
 
 
 def refusal_of_request(request: Request, codec: Codec) -> Refusal | None:
-    """Return how a vendor refuses a request of its provider in this process, as `refusal_of` does.
+    """Return the refusal of a provider's request in this process, as `refusal_of` does.
 
-    What the codec cannot encode is not judged.
+    A request that the codec cannot encode is not judged.
     """
     try:
         wire = codec.encode_request(request)
@@ -80,11 +76,12 @@ def refusal_of_request(request: Request, codec: Codec) -> Refusal | None:
     return refusal_of(codec.name, wire, has_real_answers=False)
 
 
-def _is_of_other_vendor(protocol: str, model: object) -> bool:
+def judges(protocol: str, model: object) -> bool:
+    """Return whether the rules of a protocol are those of a model: not if it is the model of another vendor."""
     own = _OWN_FAMILY.get(protocol)
     if own is None or not isinstance(model, str):
-        return False
-    return any(
+        return True
+    return not any(
         family != own and re.search(rf"(?:^|[/:._-])(?:{names})", model, re.IGNORECASE)
         for family, names in _FAMILIES.items()
     )

@@ -1,4 +1,4 @@
-"""What Anthropic's messages refuse."""
+"""Refusals of Anthropic's messages API."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ SDK = "anthropic-sdk-python 2.8.0: types/"
 NAME_PATTERN, MAX_NAME = "^[a-zA-Z0-9_-]{1,128}$", 128
 MIN_BUDGET, MAX_CACHED_BLOCKS = 1024, 4
 THINKING = ("thinking", "redacted_thinking")
+TAGS = (
+    *("document", "image", "redacted_thinking", "search_result", "server_tool_use", "text", "thinking", "tool_result"),
+    *("tool_use", "web_search_tool_result"),
+)
+"""The types of blocks, as the refusal of another one lists them."""
 
 
 def _breach(place: str, reason: str, words: str) -> Breach:
-    """Return a breach whose message names its place, as those of this API do."""
+    """Return a breach whose message names its place, as this API's messages do."""
     return Breach(place, reason, f"{place}: {words}")
 
 
@@ -66,6 +71,18 @@ def no_system_message(body: JsonObject) -> Iterator[Breach]:
             '"system" as an input message role.'
         )
         yield Breach("messages.0.role", "is 'system'", words)
+
+
+@RULES.add(
+    "a block has the type `image_url`, which is OpenAI's",
+    source="https://github.com/AstrBotDevs/AstrBot/pull/4444",
+    seen="2026-01-13",
+)
+def content_types(body: JsonObject) -> Iterator[Breach]:
+    for place, block in _blocks(body):
+        if block.get("type") == "image_url":
+            words = "Input tag 'image_url' found using 'type' does not match any of the expected tags"
+            yield _breach(place, "is of type 'image_url'", f"{words}: {', '.join(map(repr, TAGS))}")
 
 
 @RULES.add(
@@ -118,7 +135,7 @@ def unique_call_ids(body: JsonObject) -> Iterator[Breach]:
     for place, block in _blocks(body):
         if block.get("type") == "tool_use":
             if (call_id := text(block.get("id"))) in seen:
-                yield _breach(place, f"tool call {call_id!r} is there twice", "`tool_use` ids must be unique")
+                yield _breach(place, f"tool call {call_id!r} appears twice", "`tool_use` ids must be unique")
             seen.add(call_id)
 
 
@@ -147,6 +164,18 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
                 "`tool_use` block must have a corresponding `tool_result` block in the next message."
             )
             yield _breach(f"messages.{position}", f"{quoted(lacking)} no result", words)
+
+
+@RULES.add(
+    "a tool result is in a message of the assistant",
+    source="https://github.com/tghamm/Anthropic.SDK/issues/128",
+    seen="2025-08-03",
+)
+def results_are_of_user(body: JsonObject) -> Iterator[Breach]:
+    for position, message in objects(body.get("messages")):
+        if message.get("role") == "assistant" and _blocks_of(message, "tool_result"):
+            words = "`tool_result` blocks can only be in `user` messages"
+            yield _breach(f"messages.{position}", "has a tool result, and is the assistant's", words)
 
 
 @RULES.add(
@@ -214,7 +243,7 @@ def thinking_sent_back(body: JsonObject) -> Iterator[Breach]:
         return
     messages = a_list(body.get("messages"))
     ends_with_results = bool(messages) and bool(_blocks_of(messages[-1], "tool_result"))
-    for position, message in reversed(list(objects(messages))):
+    for position, message in reversed(objects(messages)):
         if message.get("role") != "assistant":
             continue
         first = a_dict(next(iter(a_list(message.get("content"))), None)).get("type")
@@ -265,6 +294,21 @@ def thinking_budget(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
+    "thinking is enabled or adaptive, and the temperature is not 1",
+    source="https://github.com/mnfst/modelparams.dev/issues/214",
+    seen="2026-08-09",
+)
+def thinking_temperature(body: JsonObject) -> Iterator[Breach]:
+    value = body.get("temperature")
+    if a_dict(body.get("thinking")).get("type") in ("enabled", "adaptive") and value not in (None, 1):
+        words = (
+            "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode. Please consult our "
+            "documentation at https://platform.claude.com/docs/en/build-with-claude/extended-thinking"
+        )
+        yield Breach("temperature", f"is {value} while thinking is enabled", words)
+
+
+@RULES.add(
     "thinking is enabled, and `tool_choice` forces a tool",
     source="https://github.com/mastra-ai/mastra/issues/7507",
     seen="2025-09-05",
@@ -311,8 +355,8 @@ def tool_names(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
-    "a tool has no `input_schema`, or one that is not of an object",
-    source=f"{SDK}tool_param.py",
+    "a tool has no `input_schema`, or one that is not of an object, or that has a union at the top",
+    source=f"{SDK}tool_param.py, https://github.com/anthropics/claude-code/issues/44788",
     seen="2026-11-18",
 )
 def input_schemas(body: JsonObject) -> Iterator[Breach]:
@@ -323,6 +367,9 @@ def input_schemas(body: JsonObject) -> Iterator[Breach]:
         elif isinstance(schema := tool["input_schema"], dict) and schema.get("type") != "object":
             words = "Field required" if "type" not in schema else "Input should be 'object'"
             yield _breach(f"{place}.type", f"is {schema.get('type')!r}", words)
+        elif any(isinstance(a_dict(tool["input_schema"]).get(name), list) for name in ("oneOf", "allOf", "anyOf")):
+            words = "input_schema does not support oneOf, allOf, or anyOf at the top level"
+            yield _breach(place, "has a union at the top", words)
 
 
 @RULES.add(

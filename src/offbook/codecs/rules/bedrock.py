@@ -1,4 +1,4 @@
-"""What Bedrock's Converse refuses, whichever model it is."""
+"""Refusals of Bedrock Converse that hold for every model."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ def _ids(message: object, kind: str) -> list[str]:
 
 def _constraint(value: object, place: str, constraint: str) -> str:
     return f"1 validation error detected: Value '{value}' at '{place}' failed to satisfy constraint: {constraint}"
+
+
+@RULES.add(
+    "the first message is not the user's",
+    source="https://github.com/elastic/kibana/pull/246393, https://github.com/strands-agents/sdk-typescript/issues/727",
+    seen="2026-03-23",
+)
+def starts_with_user(body: JsonObject) -> Iterator[Breach]:
+    if a_dict(next(iter(a_list(body.get("messages"))), None)).get("role") == "assistant":
+        words = "A conversation must start with a user message. Try again with a conversation that starts with a user"
+        yield Breach("messages.0.role", "is 'assistant'", f"{words} message.")
 
 
 @RULES.add(
@@ -82,20 +93,35 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
     messages = a_list(body.get("messages"))
     for position, message in objects(messages):
         answered = {each for result in _following(messages, position) for each in _ids(result, "toolResult")}
-        lacking = [each for each in _ids(message, "toolUse") if each not in answered]
+        calls = [call for _, call in _blocks(message, "toolUse") if call.get("type") != "server_tool_use"]
+        lacking = [each for call in calls if (each := text(call.get("toolUseId"))) not in answered]
         if message.get("role") == "assistant" and lacking:
             words = f"Expected toolResult blocks at messages.{position + 1}.content for the following Ids"
             yield Breach(f"messages.{position}", f"{quoted(lacking)} no result", f"{words}: {', '.join(lacking)}")
 
 
 def _following(messages: list[Any], position: int) -> Iterator[object]:
-    """Yield the messages of the user after an assistant's turn: messages of one role that follow each other are one."""
+    """Yield the user messages after an assistant turn. Consecutive messages of one role count as one."""
     roles = [a_dict(message).get("role") for message in messages]
     after = next((place for place in range(position, len(roles)) if roles[place] != "assistant"), len(roles))
     for place in range(after, len(roles)):
         if roles[place] != "user":
             return
         yield messages[place]
+
+
+@RULES.add(
+    "a message has two results of one tool call",
+    source="https://github.com/BerriAI/litellm/issues/20047",
+    seen="2026-01-30",
+    is_about_answers=True,
+)
+def single_results(body: JsonObject) -> Iterator[Breach]:
+    for position, message in objects(body.get("messages")):
+        ids = _ids(message, "toolResult")
+        if twice := [each for place, each in enumerate(ids) if each in ids[:place]]:
+            words = f"The toolResult blocks at messages.{position}.content contain duplicate Ids: {', '.join(twice)}"
+            yield Breach(f"messages.{position}", f"second result for {twice[0]!r}", words)
 
 
 @RULES.add(
@@ -183,7 +209,7 @@ def tool_names(body: JsonObject) -> Iterator[Breach]:
 
 
 def _name_constraint(value: str, pattern: str) -> str:
-    """Return the constraint of a name or an id that it breaks; empty if it breaks none."""
+    """Return the constraint that a name or an id violates, or ""."""
     if len(value) > MAX_LENGTH:
         return f"Member must have length less than or equal to {MAX_LENGTH}"
     if not value:

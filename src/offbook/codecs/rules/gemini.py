@@ -1,4 +1,4 @@
-"""What Gemini refuses. Turns of one role that follow each other count as one."""
+"""Refusals of Gemini. Consecutive turns of one role count as one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 
 from msgspec import Struct
 
-from offbook.codecs.rules.rule import Breach, Rules, a_dict, objects, text
+from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, text
 from offbook.messages import JsonObject
 
 RULES = Rules()
@@ -18,7 +18,7 @@ MAX_NAME = 128
 
 
 class _Turn(Struct, frozen=True):
-    """The contents of one role that follow each other, by their parts. `place` is the position of the first."""
+    """The parts of consecutive contents of one role. `place` is the position of the first."""
 
     place: int
     role: str
@@ -31,7 +31,7 @@ class _Turn(Struct, frozen=True):
 
 
 def _turns(body: JsonObject) -> list[_Turn]:
-    contents = list(objects(body.get("contents")))
+    contents = objects(body.get("contents"))
     turns: list[_Turn] = []
     for is_model, group in groupby(contents, key=lambda each: each[1].get("role") == "model"):
         same = list(group)
@@ -158,3 +158,70 @@ def function_names(body: JsonObject) -> Iterator[Breach]:
                 f"colons (:), or dashes (-), with a maximum length of {MAX_NAME}."
             )
             yield Breach(f"{place}.name", f"is {name!r}", words)
+
+
+@RULES.add(
+    "`required` of a function's parameters names one that `properties` does not have",
+    source="https://github.com/iBUHub/AIStudioToAPI/issues/154",
+    seen="2026-05-05",
+)
+def required_is_defined(body: JsonObject) -> Iterator[Breach]:
+    for place, declared in _declarations(body):
+        schema = a_dict(declared.get("parameters"))
+        for number, name in enumerate(a_list(schema.get("required"))):
+            if isinstance(name, str) and name not in a_dict(schema.get("properties")):
+                tool, function = re.findall(r"\d+", place)
+                at = f"tools[{tool}].function_declarations[{function}].parameters.required[{number}]"
+                words = f"* GenerateContentRequest.{at}: property is not defined\n"
+                yield Breach(f"{place}.parameters.required.{number}", f"{name!r} is not a property", words)
+
+
+@RULES.add(
+    "`functionCallingConfig` lets or makes the model call a function, and none is declared",
+    source="https://github.com/maximhq/bifrost/pull/4959, https://github.com/musistudio/claude-code-router/pull/1207",
+    seen="2026-07-06",
+)
+def config_needs_functions(body: JsonObject) -> Iterator[Breach]:
+    config = _field(_field(body, "toolConfig"), "functionCallingConfig")
+    is_whole = not body.get("cachedContent") and not body.get("cached_content")
+    if config.get("mode") in ("AUTO", "ANY") and is_whole and not any(_declarations(body)):
+        words = "Function calling config is set without function_declarations."
+        yield Breach("toolConfig", "is given without functions", words)
+
+
+_SIGNED_MODEL = re.compile(r"gemini-[3-9]")
+
+
+@RULES.add(
+    "since the last text of the user, the first function call of an answer lacks its thought signature (Gemini 3 and "
+    "later)",
+    source="https://github.com/lbjlaq/Antigravity-Manager/issues/3202, https://github.com/langgenius/dify/issues/29187",
+    seen="2026-06-22",
+    is_about_answers=True,
+)
+def thought_signatures(body: JsonObject) -> Iterator[Breach]:
+    if not _SIGNED_MODEL.search(text(body.get("model"))):
+        return
+    unsigned: dict[int, str] = {}
+    is_answer_open = False
+    for place, content in objects(body.get("contents")):
+        parts = [part for _, part in objects(content.get("parts"))]
+        if content.get("role") != "model":
+            is_answer_open = False
+            if not all(_field(part, "functionResponse") for part in parts):
+                unsigned.clear()
+            continue
+        called = next((part for part in parts if _field(part, "functionCall")), None)
+        if called is None or is_answer_open:
+            continue
+        is_answer_open = True
+        if not (called.get("thoughtSignature") or called.get("thought_signature")):
+            unsigned[place] = text(_field(called, "functionCall").get("name"))
+    for place, name in unsigned.items():
+        words = (
+            "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
+            "correctly, and missing thought_signature may lead to degraded model performance. Additional data, "
+            f"function call `default_api:{name}` , position {place + 1}. Please refer to "
+            "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
+        )
+        yield Breach(f"contents.{place}", f"the call of {name!r} has no thought signature", words)

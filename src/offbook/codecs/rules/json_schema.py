@@ -1,4 +1,4 @@
-"""The subset of JSON Schema that OpenAI takes where a schema is strict."""
+"""The subset of JSON Schema that OpenAI accepts: for all functions, and for strict schemas."""
 
 from __future__ import annotations
 
@@ -10,19 +10,45 @@ from msgspec import Struct
 from offbook.codecs.rules.rule import a_dict, a_list
 from offbook.messages import JsonObject
 
-_REFUSED: Final = ("allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties")
+_REFUSED_AT_TOP: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
+_NESTING: Final = frozenset(("properties", "$defs", "definitions", "items", "anyOf"))
+_REFUSED: Final = (
+    *("oneOf", "allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"),
+)
 
 
 class SchemaBreach(Struct, frozen=True):
-    """What leaves the subset: its place below the schema, like `.properties.body`, and the reason in both words."""
+    """A violation of the subset: its place below the schema, like `.properties.body`, and the reason in our words and
+    the vendor's.
+    """
 
     place: str
     reason: str
     words: str
 
 
+def function_schema_breach(schema: JsonObject) -> SchemaBreach | None:
+    """Return the first part that the schema of no function may have, strict or not; None if there is none."""
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind != "object":
+        words = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
+        return SchemaBreach(".type", f"is {kind!r}", words)
+    for refused in _REFUSED_AT_TOP:
+        if schema.get(refused) is None:
+            continue
+        listed = "/".join(map(repr, _REFUSED_AT_TOP))
+        words = f"schema must have type 'object' and not have {listed} at the top level."
+        return SchemaBreach(f".{refused}", "is not permitted at the top", words)
+    for context, part in _parts(schema, ()):
+        if part.get("type") == "array" and "items" not in part and "prefixItems" not in part:
+            return SchemaBreach(
+                _place(context), "is an array without items", f"{_within(context)}, array schema missing items."
+            )
+    return None
+
+
 def strict_schema_breach(schema: JsonObject) -> SchemaBreach | None:
-    """Return the first part of a schema that a strict one must not have; None if there is none."""
+    """Return the first violation in a strict schema, or None."""
     given = schema.get("type")
     if given != "object" and "$ref" not in schema:
         shown = "None" if given is None else f'"{given}"'
@@ -34,6 +60,8 @@ def strict_schema_breach(schema: JsonObject) -> SchemaBreach | None:
 def _parts(schema: JsonObject, context: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], JsonObject]]:
     """Yield a schema and all schemas in it, with their places."""
     yield context, schema
+    if _NESTING.isdisjoint(schema):  # as most are; this is done for every tool of a request
+        return
     for keyword in ("properties", "$defs", "definitions"):
         for name, each in a_dict(schema.get(keyword)).items():
             yield from _parts(a_dict(each), (*context, keyword, name))
@@ -44,8 +72,7 @@ def _parts(schema: JsonObject, context: tuple[str, ...]) -> Iterator[tuple[tuple
 
 
 def _breaches(schema: JsonObject, context: tuple[str, ...]) -> Iterator[SchemaBreach]:
-    place = "".join(f".{each}" for each in context)
-    within = f"In context=({', '.join(map(repr, context))}{',' if len(context) == 1 else ''})"
+    place, within = _place(context), _within(context)
     for keyword in _REFUSED:
         if keyword in schema:
             yield SchemaBreach(f"{place}.{keyword}", "is not permitted", f"{within}, '{keyword}' is not permitted.")
@@ -61,3 +88,11 @@ def _breaches(schema: JsonObject, context: tuple[str, ...]) -> Iterator[SchemaBr
             f"Missing '{lacking[0]}'."
         )
         yield SchemaBreach(place, f"{lacking[0]!r} is not required", words)
+
+
+def _place(context: tuple[str, ...]) -> str:
+    return "".join(f".{each}" for each in context)
+
+
+def _within(context: tuple[str, ...]) -> str:
+    return f"In context=({', '.join(map(repr, context))}{',' if len(context) == 1 else ''})"

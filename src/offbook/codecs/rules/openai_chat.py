@@ -1,11 +1,11 @@
-"""What OpenAI's chat completions refuse."""
+"""Refusals of OpenAI's chat completions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from offbook.codecs.rules.json_schema import strict_schema_breach
+from offbook.codecs.rules.json_schema import SchemaBreach, function_schema_breach, strict_schema_breach
 from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, quoted, text
 from offbook.messages import JsonObject
 
@@ -15,7 +15,7 @@ SDK = "openai-python 3.49.0: types/chat/completion_create_params.py"
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 NAME = re.compile(r"[a-zA-Z0-9_.-]+")
-"""A dot is refused by some models and accepted by others, so it is accepted here."""
+"""A dot is accepted here, because some models accept it."""
 
 NAME_PATTERN = "^[a-zA-Z0-9_-]+$"
 _DECIMALS = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
@@ -39,7 +39,7 @@ def empty_array(param: str) -> Breach:
 
 
 def too_long(param: str, *, most: int, length: int, kind: str = "string") -> Breach:
-    """Return the breach of a string or an array that is too long."""
+    """Return the breach of a string or array that is too long."""
     article = "an array" if kind == "array" else "a string"
     message = (
         f"Invalid '{param}': {kind} too long. Expected {article} with maximum length {most}, "
@@ -50,7 +50,7 @@ def too_long(param: str, *, most: int, length: int, kind: str = "string") -> Bre
 
 
 def out_of_range(param: str, value: float, *, least: float | None = None, most: float | None = None) -> Breach:
-    """Return the breach of a number that is below the `least` or above the `most`."""
+    """Return the breach of a number below `least` or above `most`."""
     kind = "decimal" if param in _DECIMALS else "integer"
     side, sign, bound = ("below minimum", ">=", least) if most is None else ("above maximum", "<=", most)
     code = f"{kind}_{'below_min' if most is None else 'above_max'}_value"
@@ -131,10 +131,11 @@ def no_empty_tool_calls(body: JsonObject) -> Iterator[Breach]:
 )
 def content_required(body: JsonObject) -> Iterator[Breach]:
     for position, message in objects(body.get("messages")):
-        is_other = message.get("role") == "assistant" and any(
+        role = message.get("role")
+        is_other = role == "assistant" and any(
             message.get(name) for name in ("tool_calls", "function_call", "refusal", "audio")
         )
-        if message.get("role") in ROLES and message.get("content") is None and not is_other:
+        if role in ROLES and role != "function" and message.get("content") is None and not is_other:
             words = "Invalid value for 'content': expected a string, got null."
             param = f"messages.[{position}].content"
             yield Breach(f"messages.{position}.content", "is null", words, {"param": param, "code": None})
@@ -216,7 +217,7 @@ def number_of_tools(body: JsonObject) -> Iterator[Breach]:
 
 
 def name_breach(name: str, param: str) -> Breach | None:
-    """Return the breach of a name of a function, if it is too long or has other characters."""
+    """Return the breach of a function name that is too long or has invalid characters."""
     if len(name) > MAX_NAME:
         return too_long(param, most=MAX_NAME, length=len(name))
     if NAME.fullmatch(name):
@@ -245,37 +246,37 @@ def function_names(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "the schema of a strict function leaves the strict subset",
-    source="https://github.com/camel-ai/camel/issues/2231",
-    seen="2025-04-20",
+    source="https://github.com/livekit/agents/issues/5302, https://github.com/camel-ai/camel/issues/2231",
+    seen="2026-04-01",
 )
 def strict_functions(body: JsonObject) -> Iterator[Breach]:
     for position, tool in objects(body.get("tools")):
         function = a_dict(tool.get("function"))
-        if function.get("strict") is True and isinstance(function.get("parameters"), dict):
-            param = f"tools[{position}].function.parameters"
-            if found := strict_schema_breach(function["parameters"]):
-                words = f"Invalid schema for function '{function.get('name')}': {found.words}"
-                fields = {"param": param, "code": "invalid_function_parameters"}
-                yield Breach(f"{_dotted(param)}{found.place}", found.reason, words, fields)
+        schema = function.get("parameters")
+        is_strict = function.get("strict") is True and isinstance(schema, dict)
+        if is_strict and (found := strict_schema_breach(a_dict(schema))):
+            yield parameters_breach(f"tools[{position}].function.parameters", function.get("name"), found)
 
 
 @RULES.add(
-    "the parameters of a function are not those of an object",
-    source="https://github.com/ComposioHQ/composio/issues/1829",
+    "the parameters of a function are not those of an object, have a union or an `enum` at the top, or an array "
+    "without `items`",
+    source="https://github.com/ComposioHQ/composio/issues/1829, "
+    "https://github.com/nspady/google-calendar-mcp/issues/39, https://github.com/modelscope/ms-agent/pull/610",
     seen="2025-08-06",
 )
-def parameters_of_object(body: JsonObject) -> Iterator[Breach]:
+def function_parameters(body: JsonObject) -> Iterator[Breach]:
     for position, tool in objects(body.get("tools")):
         function = a_dict(tool.get("function"))
-        kind = a_dict(function.get("parameters")).get("type")
-        if isinstance(kind, str) and kind != "object":
-            param = f"tools[{position}].function.parameters"
-            words = (
-                f"Invalid schema for function '{function.get('name')}': schema must be a JSON Schema of 'type: "
-                f'"object"\', got \'type: "{kind}"\'.'
-            )
-            fields = {"param": param, "code": "invalid_function_parameters"}
-            yield Breach(f"{_dotted(param)}.type", f"is {kind!r}", words, fields)
+        if found := function_schema_breach(a_dict(function.get("parameters"))):
+            yield parameters_breach(f"tools[{position}].function.parameters", function.get("name"), found)
+
+
+def parameters_breach(param: str, name: object, found: SchemaBreach) -> Breach:
+    """Return the breach of a function's schema."""
+    words = f"Invalid schema for function '{name}': {found.words}"
+    fields = {"param": param, "code": "invalid_function_parameters"}
+    return Breach(f"{_dotted(param)}{found.place}", found.reason, words, fields)
 
 
 @RULES.add(
@@ -293,13 +294,13 @@ def strict_response_format(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
-    "`tool_choice` or `parallel_tool_calls` without `tools`",
+    "`tool_choice`, other than `none`, or `parallel_tool_calls` without `tools`",
     source="https://github.com/writer/writer-framework/pull/1013",
     seen="2025-07-15",
 )
 def choice_needs_tools(body: JsonObject) -> Iterator[Breach]:
     for name in ("tool_choice", "parallel_tool_calls"):
-        if body.get(name) is not None and not body.get("tools"):
+        if body.get(name) not in (None, "none") and not body.get("tools"):
             words = f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified."
             yield Breach(name, "is given without tools", words, {"param": name, "code": None})
 
@@ -341,7 +342,7 @@ def ranges(body: JsonObject) -> Iterator[Breach]:
 
 
 def ranges_of(body: JsonObject, ranges: dict[str, tuple[int, int | None]]) -> Iterator[Breach]:
-    """Yield the numbers of a request that are out of their ranges."""
+    """Yield the out-of-range numbers of a request."""
     for name, (least, most) in ranges.items():
         value = body.get(name)
         if not isinstance(value, int | float) or isinstance(value, bool):

@@ -1,11 +1,18 @@
-"""What OpenAI's responses refuse."""
+"""Refusals of OpenAI's responses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offbook.codecs.rules.json_schema import strict_schema_breach
-from offbook.codecs.rules.openai_chat import missing, name_breach, out_of_range, ranges_of, too_long
+from offbook.codecs.rules.json_schema import function_schema_breach, strict_schema_breach
+from offbook.codecs.rules.openai_chat import (
+    missing,
+    name_breach,
+    out_of_range,
+    parameters_breach,
+    ranges_of,
+    too_long,
+)
 from offbook.codecs.rules.rule import Breach, Rules, a_dict, objects, quoted, text
 from offbook.messages import JsonObject
 
@@ -14,6 +21,11 @@ RULES = Rules()
 SDK = "openai-python 3.49.0: types/responses/response_create_params.py"
 STORED = ("previous_response_id", "conversation")
 """Fields that refer to a conversation that the API has: the request is not all of it."""
+
+ELSEWHERE = ("item_reference", "compaction")
+"""Items that stand for others, which only the API knows."""
+
+BRINGS_TOOLS = ("additional_tools", "tool_search_output")
 
 MAX_CALL_ID, MIN_OUTPUT_TOKENS = 64, 16
 _INPUT = {"param": "input", "code": None}
@@ -31,12 +43,12 @@ def input_required(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
-    "`model` is missing, and there is no `prompt`",
+    "`model` is missing, and there is neither a `prompt` nor a `conversation`",
     source=SDK,
     seen="2026-11-18",
 )
 def model_required(body: JsonObject) -> Iterator[Breach]:
-    if "model" not in body and body.get("prompt") is None:
+    if "model" not in body and body.get("prompt") is None and body.get("conversation") is None:
         yield missing("model")
 
 
@@ -70,12 +82,10 @@ def content_types(body: JsonObject) -> Iterator[Breach]:
     seen="2026-06-05",
 )
 def results_have_calls(body: JsonObject) -> Iterator[Breach]:
-    if any(body.get(name) is not None for name in STORED):
+    items = objects(body.get("input"))
+    if any(body.get(name) is not None for name in ("prompt", *STORED)) or _has(items, ELSEWHERE):
         return
-    asked: set[str] = set()
-    items = list(objects(body.get("input")))
-    if any(item.get("type") == "item_reference" for _, item in items):
-        return
+    asked = {""}  # an output may name its tool instead of a call
     for position, item in items:
         if item.get("type") == "function_call":
             asked.add(text(item.get("call_id")))
@@ -85,16 +95,24 @@ def results_have_calls(body: JsonObject) -> Iterator[Breach]:
             yield Breach(f"input.{position}", reason, words, _INPUT)
 
 
+def _has(items: list[tuple[int, JsonObject]], kinds: tuple[str, ...]) -> bool:
+    # The type of a reference may be left out: it has an id and nothing else.
+    return any(item.get("type", "item_reference" if item.keys() <= {"id"} else None) in kinds for _, item in items)
+
+
 @RULES.add(
-    "a tool call has no result",
+    "a tool call has no result, and is not `async`",
     source="https://github.com/symgraph/GhidrAssist/issues/78",
     seen="2026-03-12",
 )
 def calls_have_results(body: JsonObject) -> Iterator[Breach]:
-    items = list(objects(body.get("input")))
+    items = objects(body.get("input"))
+    if _has(items, ELSEWHERE):
+        return
     answered = {text(item.get("call_id")) for _, item in items if item.get("type") == "function_call_output"}
     for position, item in items:
-        if item.get("type") == "function_call" and (call_id := text(item.get("call_id"))) not in answered:
+        is_waited_for = item.get("type") == "function_call" and not item.get("async")
+        if is_waited_for and (call_id := text(item.get("call_id"))) not in answered:
             words = f"No tool output found for function call {call_id}."
             yield Breach(f"input.{position}", f"{quoted([call_id])} no result", words, _INPUT)
 
@@ -152,9 +170,42 @@ def strict_functions(body: JsonObject) -> Iterator[Breach]:
         is_strict = tool.get("type") == "function" and tool.get("strict") is True
         schema = a_dict(tool.get("parameters"))
         if is_strict and schema and (found := strict_schema_breach(schema)):
-            words = f"Invalid schema for function '{tool.get('name')}': {found.words}"
-            fields = {"param": f"tools[{position}].parameters", "code": "invalid_function_parameters"}
-            yield Breach(f"tools.{position}.parameters{found.place}", found.reason, words, fields)
+            yield parameters_breach(f"tools[{position}].parameters", tool.get("name"), found)
+
+
+@RULES.add(
+    "the parameters of a function are not those of an object, have a union or an `enum` at the top, or an array "
+    "without `items`",
+    source="https://github.com/openai/codex/issues/26993, https://github.com/tidewave-ai/tidewave_phoenix/pull/224",
+    seen="2026-06-11",
+)
+def function_parameters(body: JsonObject) -> Iterator[Breach]:
+    for position, tool in objects(body.get("tools")):
+        if tool.get("type") == "function" and (found := function_schema_breach(a_dict(tool.get("parameters")))):
+            yield parameters_breach(f"tools[{position}].parameters", tool.get("name"), found)
+
+
+@RULES.add(
+    "`tool_choice` is a function that is not in `tools`, and nothing else in the request can bring it",
+    source="https://github.com/raine/claude-code-proxy/issues/10",
+    seen="2026-06-15",
+)
+def choice_is_offered(body: JsonObject) -> Iterator[Breach]:
+    choice = a_dict(body.get("tool_choice"))
+    is_whole = not any(body.get(name) is not None for name in ("prompt", *STORED))
+    if (
+        choice.get("type") != "function"
+        or "name" not in choice
+        or not is_whole
+        or _has(objects(body.get("input")), BRINGS_TOOLS)
+    ):
+        return
+    tools = [tool for _, tool in objects(body.get("tools"))]
+    tools += [inner for tool in tools for _, inner in objects(tool.get("tools"))]
+    if choice.get("name") not in [tool.get("name") for tool in tools if tool.get("type") == "function"]:
+        words = "Tool choice 'function' not found in 'tools' parameter."
+        fields = {"param": "tool_choice", "code": None}
+        yield Breach("tool_choice", f"is {choice.get('name')!r}, which is not offered", words, fields)
 
 
 @RULES.add(

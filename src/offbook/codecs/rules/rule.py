@@ -1,4 +1,4 @@
-"""A rule of an API, with its source, and the helpers with which rules read a request that may have any shape."""
+"""A rule of an API with its source, and helpers that read requests of any shape."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from offbook.messages import JsonObject
 
 
 class Breach(Struct, frozen=True):
-    """What breaks a rule: its place, like `messages.3.tool_calls.0`, what is wrong in our words and in the vendor's.
+    """A violation of a rule: its place, like `messages.3.tool_calls.0`, and the problem in our words and the vendor's.
 
-    `fields` are further fields of the vendor's error, such as `param` and `code`.
+    `fields` are extra fields of the vendor's error, such as `param` and `code`.
     """
 
     place: str
@@ -26,10 +26,10 @@ Check: TypeAlias = Callable[[JsonObject], Iterator[Breach]]
 
 
 class Rule(Struct, frozen=True):
-    """What a vendor refuses. `source` is where that is documented or quoted, `seen` when that was written.
+    """A reason for which a vendor refuses requests. `source` documents or quotes it; `seen` is the date of that text.
 
-    `check` yields the breaches in the JSON body of a request. A rule that `is_about_answers` judges what a client sends
-    back of them: only where all were given by the real API.
+    `check` yields the breaches in the JSON body of a request. A rule with `is_about_answers` judges answers that a
+    client sends back, and applies only if the real API gave all of them.
     """
 
     name: str
@@ -57,13 +57,13 @@ class Refusal(Struct, frozen=True):
 
 
 class Rules:
-    """The rules of one protocol, in the order in which they are checked: the first breach is what the vendor names."""
+    """The rules of one protocol in the order of checking. The vendor reports the first breach."""
 
     def __init__(self) -> None:
         self.rules: list[Rule] = []
 
     def add(self, refuses: str, *, source: str, seen: str, is_about_answers: bool = False) -> Callable[[Check], Check]:
-        """Add a function as a rule. Its name becomes that of the rule."""
+        """Add a function as a rule with the function's name."""
 
         def register(check: Check) -> Check:
             name = check.__name__.replace("_", "-")
@@ -76,30 +76,30 @@ class Rules:
         return iter(self.rules)
 
     def refusal(self, body: JsonObject, *, has_real_answers: bool = True) -> Refusal | None:
-        """Return the refusal of a request; None if it breaks no rule."""
+        """Return the refusal of a request, or None."""
         checked = (rule for rule in self.rules if has_real_answers or not rule.is_about_answers)
         return next((Refusal(rule.name, breach) for rule in checked for breach in rule.check(body)), None)
 
 
-def objects(value: object) -> Iterator[tuple[int, JsonObject]]:
-    """Yield the objects of a list with their positions; nothing if it is no list."""
-    for position, each in enumerate(value) if isinstance(value, list) else ():
-        if isinstance(each, dict):
-            yield position, each
+def objects(value: object) -> list[tuple[int, JsonObject]]:
+    """Return the objects of a list with their positions, or nothing for other values."""
+    if not isinstance(value, list):
+        return []
+    return [(position, each) for position, each in enumerate(value) if isinstance(each, dict)]
 
 
 def text(value: object) -> str:
-    """Return a str, or an empty one in place of any other value."""
+    """Return a str, or "" for any other value."""
     return value if isinstance(value, str) else ""
 
 
 def a_dict(value: object) -> JsonObject:
-    """Return an object, or an empty one in place of any other value."""
+    """Return a dict, or an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def a_list(value: object) -> list[Any]:
-    """Return a list, or an empty one in place of any other value."""
+    """Return a list, or an empty one for any other value."""
     return value if isinstance(value, list) else []
 
 

@@ -65,7 +65,7 @@ SSE_HEADERS = {"content-type": SSE_TYPE, "cache-control": "no-cache"}
 MAX_EVENTS = 1_000
 MAX_STREAMS = 64
 MAX_STREAM_BYTES = 1024 * 1024
-"""The limits of what is kept for a client that resumes: events of a stream, streams of a client, bytes of a stream."""
+"""The limits of the data kept for a client that resumes: events of a stream, streams of a client, bytes of a stream."""
 
 STANDING = "0"
 """The name of the stream that a client opens by GET."""
@@ -92,7 +92,7 @@ class EventStream:
         self._changed = asyncio.Event()
 
     def _drop_old(self) -> None:
-        """Drop the oldest events of too many, but none that a reader has yet to read."""
+        """Drop the oldest events above the limit, except unread ones."""
         while len(self._events) > MAX_EVENTS or self._size > MAX_STREAM_BYTES:
             number, event = self._events[0]
             if number > self.read_count and (self._reader_count or self._name != STANDING):
@@ -111,12 +111,12 @@ class EventStream:
         self._changed.set()
 
     def has(self, number: int) -> bool:
-        """Return whether everything after an event is still there."""
+        """Return whether everything after an event is still available."""
         first = self._events[0][0] if self._events else self._count + 1
         return first - 1 <= number <= self._count
 
     async def follow(self, after: int) -> AsyncGenerator[bytes]:
-        """Yield the events after a number, and those that come, until the stream ends."""
+        """Yield the events after a number, also later ones, until the stream ends."""
         self._reader_count += 1
         try:
             while not self.has_ended or after < self._count:
@@ -132,7 +132,7 @@ class EventStream:
 
 
 class ClientStreams:
-    """The streams of one client: the one that it opens by GET, and those of its calls."""
+    """The streams of one client: its GET stream, and those of its calls."""
 
     def __init__(self) -> None:
         self.sender = AnswerSender()
@@ -141,7 +141,7 @@ class ClientStreams:
         self._stop_listening: Callable[[], None] | None = None
 
     def listen(self, listen: Callable[[Callable[[OwnMessage], None]], Callable[[], None]]) -> None:
-        """Send what the server sends on its own on the standing stream."""
+        """Send the server's own messages on the GET stream."""
         if self._stop_listening is None:
             self._stop_listening = listen(lambda message: self.sender.notify(message, self._standing.write))
 
@@ -155,7 +155,7 @@ class ClientStreams:
         return _live_response(partial(stream.follow, stream.read_count))
 
     def resume(self, last_event_id: str) -> HttpResponse | None:
-        """Return the rest of a stream after an event; None if that is not known any more."""
+        """Return the rest of a stream after an event, or None if it is gone."""
         name, _, number = last_event_id.rpartition("-")
         stream = self._streams.get(name)
         is_known = stream is not None and number.isascii() and number.isdigit() and stream.has(int(number))
@@ -170,7 +170,7 @@ class ClientStreams:
         return stream
 
     def converse(self, *answers: tuple[Message, McpAnswer]) -> HttpResponse:
-        """Return answers in which the server asks the client something, message by message, on one stream."""
+        """Return answers with server requests message by message on one stream."""
         stream = self.open()
         sink = _SharedStream(stream, len(answers))
         for request, answer in answers:
@@ -210,7 +210,7 @@ CLIENT_QUERY = "offbook_client"
 
 
 def opens_stream(headers: Mapping[str, str]) -> bool:
-    """Return whether a GET is one of the transport of 2024, whose clients have neither sessions nor versions."""
+    """Return whether a GET opens the transport of 2024, whose clients have neither sessions nor versions."""
     return SESSION_ID not in headers and VERSION_HEADER not in headers and SSE_TYPE in headers.get("accept", "")
 
 
@@ -222,7 +222,7 @@ class SseClients:
         self._servers: dict[str, LineServer] = {}
 
     def open(self) -> HttpResponse:
-        """Return the stream of a new client, which is told first where its messages go."""
+        """Return the stream of a new client, which first announces the address for its messages."""
         return _live_response(self._serve, is_cut=True)
 
     async def _serve(self) -> AsyncGenerator[bytes]:
@@ -237,7 +237,7 @@ class SseClients:
             server.close(0)
 
     def receive(self, request: HttpRequest) -> HttpResponse | None:
-        """Take what a client posts; None if it is not a client of this transport."""
+        """Handle a client's POST, or return None if it is not a client of this transport."""
         key = dict(parse_qsl(request.query)).get(CLIENT_QUERY)
         if key is None:
             return None
@@ -286,7 +286,7 @@ class HttpEndpoint:
         return self._to_http(done, request)
 
     def _accept(self, request: HttpRequest) -> list[Message] | HttpResponse:
-        """Return the requests to answer, or the response if there are none."""
+        """Return the requests to answer, or the response without any."""
         match request.method:
             case "POST":
                 return self._sse_clients.receive(request) or self._accept_post(request)
@@ -340,7 +340,7 @@ class HttpEndpoint:
         return [message for message in messages if message.is_request] or HttpResponse(202)
 
     def _hear(self, message: Message, client: ClientStreams) -> None:
-        """Take what a client sends that is not a request."""
+        """Handle a client's message that is not a request."""
         if message.is_response:
             client.sender.receive(message)
         elif message.method == "notifications/initialized":
@@ -354,7 +354,7 @@ class HttpEndpoint:
         return answer
 
     def _check_session(self, message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
-        """Return why a request of the handshake era is refused, if it is."""
+        """Return the refusal of a request in the handshake era, or None."""
         if is_modern(message, headers) or message.method == "initialize":
             return None
         session_id = headers.get(SESSION_ID)
@@ -364,7 +364,7 @@ class HttpEndpoint:
         return None if session_id in self._clients else _gone(message.id)
 
     def _check_tool_headers(self, message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
-        """Return why a modern call is refused whose headers do not repeat the arguments that its tool says."""
+        """Return the refusal of a modern call whose headers do not repeat the arguments that its tool requires."""
         if not message.tool or not is_modern(message, headers):
             return None
         arguments = message.params.get("arguments")
@@ -409,7 +409,7 @@ class HttpEndpoint:
 
 
 def _is_same_value(sent: str, value: object) -> bool:
-    """Return whether a header has the value of an argument: a text as it is, all else as in JSON."""
+    """Return whether a header has the value of an argument: text unchanged, other values as JSON."""
     return sent == (value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
@@ -422,7 +422,7 @@ def _parse(request: HttpRequest) -> list[Message]:
 
 
 def _call_later(call: Callable[[], None], after_ms: float) -> None:
-    """Call a function when an answer that is due in `after_ms` was sent; at once where no event loop runs."""
+    """Call a function when an answer due in `after_ms` was sent, or at once without an event loop."""
     try:
         asyncio.get_running_loop().call_later(after_ms / 1000.0, call)
     except RuntimeError:
@@ -461,8 +461,9 @@ def batch_response(answers: Sequence[tuple[Message, McpAnswer]], client: ClientS
 def to_http(
     answer: McpAnswer, request: Message, *, accepts_sse: bool = True, stream: EventStream | None = None
 ) -> HttpResponse:
-    """Return an answer as an HTTP response: JSON if it is one message that is due at once, else server-sent events,
-    which are kept in a `stream`, with its ids, for a client that resumes it."""
+    """Return an answer as an HTTP response: JSON for one immediate message, else server-sent events, kept with ids in a
+    `stream` for a client that resumes it.
+    """
     if answer.ending == "exit":
         return HttpResponse(None, ending="reset")
     is_whole = answer.ending == "complete" and not answer.noise
@@ -488,7 +489,7 @@ def to_http(
 
 
 def sse_frames(answer: McpAnswer, stream: EventStream | None = None) -> list[Frame]:
-    """Return the messages of an answer as events, with the ids of a `stream` if there is one."""
+    """Return the messages of an answer as events, with the ids of a `stream`, if given."""
     frames = [(0.0, encode_sse_event(answer.noise, "message"))] if answer.noise else []
     return frames + [
         (at_ms, encode_sse_event(raw, "message") if stream is None else stream.encode(raw, number))
@@ -497,7 +498,7 @@ def sse_frames(answer: McpAnswer, stream: EventStream | None = None) -> list[Fra
 
 
 def _status(answer: McpAnswer, raw: bytes) -> int:
-    """Return the status of a modern answer: errors of the protocol have one of their own."""
+    """Return the status of a modern answer. Protocol errors have their own."""
     error = parse_message(raw).fields.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     return _ERROR_STATUS.get(code, answer.status) if isinstance(code, int) else answer.status
@@ -511,7 +512,7 @@ def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
 
 
 def check_request(message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
-    """Return why a message is refused for its headers, if it is: what a server of its era says."""
+    """Return the refusal of a message for its headers, in the words of a server of its era, or None."""
     version = headers.get(VERSION_HEADER)
     if not is_modern(message, headers):
         if version is None or version in HANDSHAKE_VERSIONS or message.method == "initialize":
@@ -548,7 +549,7 @@ def _refuse(message: Message, code: int, reason: str) -> McpAnswer:
 
 
 def decode_header(value: str | None) -> str | None:
-    """Return the value of a header that may be wrapped as `=?base64?…?=`; None if it cannot be decoded."""
+    """Return the value of a header that may be wrapped as `=?base64?…?=`, or None if it cannot be decoded."""
     value = None if value is None else value.strip(" \t")
     wrapped = None if value is None else _BASE64_VALUE.fullmatch(value)
     if wrapped is None:
@@ -560,7 +561,7 @@ def decode_header(value: str | None) -> str | None:
 
 
 def encode_header(value: str) -> str:
-    """Return a value for a header, wrapped as `=?base64?…?=` if it could not be sent as it is."""
+    """Return a header value, wrapped as `=?base64?…?=` if necessary."""
     is_plain = value.isascii() and value.isprintable() and value == value.strip()
     if is_plain and not _BASE64_VALUE.fullmatch(value):
         return value

@@ -1,4 +1,4 @@
-"""A real MCP server over HTTP: requests are forwarded to it as they are, and clients log in to it through us."""
+"""A real MCP server over HTTP: requests are forwarded unchanged, and clients log in through offbook."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def checked_url(url: str, *, source: str) -> str:
     """Return the URL of an MCP server.
 
     Raises:
-        InputError: it is not one.
+        InputError: it is invalid.
     """
     try:
         parts = urlsplit(url)
@@ -73,15 +73,16 @@ def checked_url(url: str, *, source: str) -> str:
 
 
 ENDPOINT_QUERY = "offbook_endpoint"
-"""The query parameter in which a client of HTTP+SSE (2024) names the address that the real server gave it."""
+"""The query parameter in which an HTTP+SSE (2024) client repeats the real server's address."""
 
 PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"
 _METADATA_URL = re.compile(rb'(resource_metadata=")([^"]*)(")')
 
 
 class HttpUpstream:
-    """The real server at `url`. Clients' headers go there, keys included, and those of `headers` that a client does not
-    send itself; none is kept."""
+    """The real server at `url`. It gets the clients' headers, keys included, and those of `headers` that a client does
+    not send; none is kept.
+    """
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None) -> None:
         self._url = checked_url(url, source="url")
@@ -126,13 +127,13 @@ class HttpUpstream:
             await _send_last(response_left, scope, receive, send)
 
     def _rename_endpoint(self, client: _Client, send: Send, scope: Scope, address: str) -> str:
-        """Return the address for the messages of a client of HTTP+SSE (2024): one that is relative to ours."""
+        """Return the address for the messages of an HTTP+SSE (2024) client, relative to ours."""
         client.only_stream = _OnlyStream(send, scope)
         self._clients[address] = client
         return f"?{ENDPOINT_QUERY}={quote(address, safe='')}"
 
     async def _send_with_login(self, send: Send, scope: Scope, event: MutableMapping[str, Any]) -> None:
-        """Send an event of a response. A 401 leads the client to the metadata of the server by our address."""
+        """Send an event of a response. A 401 leads the client to the server's metadata through our address."""
         if event.get("status") == 401:
             event = dict(event) | {"headers": [self._led_here(header, scope) for header in event["headers"]]}
         await send(event)
@@ -147,8 +148,7 @@ class HttpUpstream:
         return name, value[: found.start(2)] + ours + value[found.end(2) :]
 
     async def send_metadata(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request for what the login of this server needs, below `/.well-known`: what the real one says, as
-        if it were at our address."""
+        """Answer a request for the server's login metadata, below `/.well-known`, with its address replaced by ours."""
         import httpx2  # noqa: PLC0415
 
         parts = urlsplit(self._url)
@@ -210,7 +210,7 @@ class HttpUpstream:
 
 
 def _parsed(request: HttpRequest) -> list[Message]:
-    """Return the messages of a request; none if it is something else, which passes as it is."""
+    """Return the messages of a request, or none for anything else, which passes unchanged."""
     try:
         return parse_batch(request.body) if is_batch(request.body) else [parse_message(request.body)]
     except MessageError:
@@ -222,13 +222,14 @@ def _endpoint_of(request: HttpRequest) -> str:
 
 
 def _client_key(request: HttpRequest) -> bytes:
-    """Return what identifies the client of a request; nothing for a modern one."""
+    """Return a request's client id, or nothing for a modern client."""
     return (_endpoint_of(request) or request.headers.get(SESSION_ID, "")).encode()
 
 
 class _TakenMessages(Struct, frozen=True):
-    """The messages of a request: the calls that the real server is to answer, and what else goes there, and the calls
-    that are answered already."""
+    """The messages of a request: the calls for the real server and its other messages, and the calls that are answered
+    already.
+    """
 
     pending: dict[bytes, PendingCall]
     forwarded: list[Message]
@@ -236,7 +237,7 @@ class _TakenMessages(Struct, frozen=True):
 
 
 class _Client:
-    """One client of the real server, with the calls that are answered on another stream than that of their request."""
+    """One client of the real server, with the calls that are answered on another stream than their request's."""
 
     def __init__(self, session: McpSession) -> None:
         self._session = session
@@ -245,7 +246,7 @@ class _Client:
         self.only_stream: _OnlyStream | None = None
 
     async def take(self, messages: Sequence[Message], client_key: bytes) -> _TakenMessages:
-        """Take the messages of a request. One that is not in a batch waits for its turn."""
+        """Handle the messages of a request. A message outside a batch waits for its turn."""
         taken = _TakenMessages({}, [], [])
         for message in messages:
             if message.is_request:
@@ -275,7 +276,7 @@ class _Client:
             taken.answered.append((request, answer))
 
     def respond(self, answered: Sequence[tuple[Message, McpAnswer]], *, is_batch: bool) -> HttpResponse:
-        """Return the response to a request that is answered without the real server."""
+        """Return the response to a request that needs no real server."""
         if self.only_stream is not None:
             for message, answer in answered:
                 self.streams.sender.send(message, answer, self.only_stream)
@@ -323,7 +324,7 @@ def _token_path(scope: Scope) -> str:
 
 
 def _with_resource(body: bytes, resource: str) -> bytes:
-    """Return the metadata of a protected resource with another address of it; what is not such metadata as it is."""
+    """Return the metadata of a protected resource with another address; other data unchanged."""
     try:
         metadata = decode(body, dict[str, msgspec.Raw])
     except msgspec.DecodeError:
@@ -332,7 +333,7 @@ def _with_resource(body: bytes, resource: str) -> bytes:
 
 
 async def _send_last(response: HttpResponse, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send what is left to send: a whole response, or the break of one that was forwarded in part."""
+    """Send the rest: a whole response, or the break of a partly forwarded one."""
     if response.status is None and response.ending == "cut":
         scope[TRANSPORT].close()
         await until_client_leaves(receive)
@@ -344,8 +345,9 @@ BAD_GATEWAY = 502
 
 
 class OpenCalls:
-    """The calls of one client whose answer comes on another stream than that of the request: one that was resumed, or
-    the only one that HTTP+SSE of 2024 has."""
+    """The calls of one client that are answered on another stream than their request's: a resumed one, or the only one
+    of HTTP+SSE (2024).
+    """
 
     def __init__(self) -> None:
         self.calls: dict[bytes, PendingCall] = {}
@@ -364,8 +366,8 @@ class Forwarding:
         pending: the calls of the request, by the keys of their ids; none for a GET.
         answered: the calls of a batch that are answered already, without the real server.
         elsewhere: the calls of the client that are answered on other streams.
-        client_key: what the ids of a client are unique together with.
-        credentials: what the server was given to prove who the client is.
+        client_key: makes the ids of a client unique.
+        credentials: the client's proof of identity.
         rename_endpoint: returns the address of an `endpoint` event (HTTP+SSE of 2024) for the client.
     """
 
@@ -392,8 +394,7 @@ class Forwarding:
         self._ending = "complete"
 
     async def run(self, client: httpx2.AsyncClient, request: httpx2.Request) -> HttpResponse | None:
-        """Forward the request and its response. Return what is to be sent in its place or to its end, if that is not
-        all."""
+        """Forward the request and its response. Return the replacement or the end, if the response is not complete."""
         import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
 
         try:
@@ -426,8 +427,9 @@ class Forwarding:
             await self._send({"type": "http.response.body", "body": body})
 
     def _is_refusal(self, status: int, body: bytes) -> bool:
-        """Return whether a response is about HTTP, and not an answer: no login, no session, a wrong header. In the
-        handshake era answers come with 200; modern errors have a status of their own."""
+        """Return whether a response concerns HTTP and is no answer: no login, no session, a wrong header. Handshake-era
+        answers come with 200; modern errors have their own status.
+        """
         if status < 400 or not self._pending:
             return False
         is_modern = all(each.call.request.era == "modern" for each in self._pending.values())
@@ -441,13 +443,13 @@ class Forwarding:
         return (code != METHOD_NOT_FOUND) if status == 404 else code in (None, HEADER_MISMATCH, UNSUPPORTED_VERSION)
 
     def _lose(self, reason: str) -> None:
-        """Note that the calls that are left are not answered."""
+        """Note that the remaining calls are not answered."""
         for pending in self._pending.values():
             self._session.lose(pending.call, reason)
         self._pending.clear()
 
     async def _forward_events(self, pieces: AsyncIterator[bytes], head: dict[str, object]) -> None:
-        """Forward events as they come. Those of a call with a fault are kept for it, but for what the server asks."""
+        """Forward events as they arrive. Those of a call with a fault are held, except server requests."""
         if not self._is_held:
             await self._send_head(head)
         splitter, decoder = splitter_for(SSE_TYPE), SseDecoder()
@@ -469,7 +471,7 @@ class Forwarding:
             await self._send(head)
 
     def _passed(self, frame: bytes, events: list[ServerSentEvent]) -> list[bytes]:
-        """Return what the client gets for a frame of the server: itself, or what replaces it."""
+        """Return a server's frame for the client: unchanged, or its replacement."""
         if not events:
             return [] if self._is_held else [frame]
         if events[0].event == "endpoint":
@@ -479,7 +481,7 @@ class Forwarding:
         return [passed for event in events for passed in self._take(event.data.encode(), frame)]
 
     def _take(self, raw: bytes, frame: bytes = b"") -> list[bytes]:
-        """Take messages of the server, and return the events that the client gets for them."""
+        """Handle messages of the server, and return the events for the client."""
         try:
             messages = parse_batch(raw) if is_batch(raw) else [parse_message(raw)]
         except MessageError:
@@ -497,7 +499,7 @@ class Forwarding:
         return [event for _, event in sse_frames(instead)]
 
     def _take_message(self, message: Message) -> McpAnswer | None:
-        """Take a message, and return what the client gets instead; None if it gets the message."""
+        """Handle a message, and return its replacement for the client, or None for the message itself."""
         pending = self._pending_for(message)
         if message.is_request:
             self._session.note_question(self._client_key + id_key(message.id), message, pending)
@@ -523,14 +525,14 @@ class Forwarding:
         return McpAnswer()
 
     def _whole_response(self) -> HttpResponse:
-        """Return the response to a request of which the client has got nothing yet."""
+        """Return the response to a request of which the client has received nothing."""
         if self._is_batch:
             return batch_response(self._answers, ClientStreams())
         request, answer = self._answers[0]
         return to_http(answer, request)
 
     def _pending_for(self, message: Message) -> PendingCall | None:
-        """Return the call that a message belongs to: its response, its progress, or the one that it came for."""
+        """Return the call of a message: its response, its progress, or a message during it."""
         if message.is_response:
             key = id_key(message.id)
             return self._pending.get(key) or self._elsewhere.calls.get(key)
@@ -547,7 +549,7 @@ class Forwarding:
         return self._is_streamed and self._has_ids and bool(self._client_key)
 
     def end(self) -> None:
-        """Leave the calls that are not answered to the streams by which the client resumes this one, or to others."""
+        """Leave the unanswered calls to the streams by which the client resumes this one, or to others."""
         if self._is_resumable:
             self._elsewhere.calls |= self._pending
             return

@@ -12,8 +12,9 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import fields as struct_fields
 
 from offbook.decoding import decode
-from offbook.errors import RecordingFormatError
-from offbook.faults.catalog import explain_fault_error
+from offbook.errors import InputError, RecordingFormatError
+from offbook.faults.catalog import explain_fault_error, fault_example
+from offbook.faults.stream import StreamTruncate
 from offbook.messages import JsonObject, Usage
 from offbook.recording.format.document import FORMAT_VERSION, Document, Entry, exchanges_of
 from offbook.recording.format.exchange import (
@@ -95,7 +96,7 @@ def parse_document(data: bytes, *, source: str) -> Document:
 
 
 def _is_as_rendered(data: bytes, outer: dict[str, Raw]) -> bool:
-    """Return whether each value follows the one before as we render them, so that no key is there twice.
+    """Return whether each value follows the one before as we render them, so that no key appears twice.
 
     That looks at the keys alone: counting lines takes longer than parsing the file.
     """
@@ -232,9 +233,24 @@ def _parse_entry(key: str, data: bytes | Raw, source: str) -> Entry:
                     place=_place(key),
                     hint="split it over several entries",
                 )
+    if b'"raise"' in memoryview(data).tobytes():
+        _check_raised(key, entry, source)
     if not entry:
         raise _empty_list_error(_place(key), source)
     return entry
+
+
+def _check_raised(key: str, entry: Entry, source: str) -> None:
+    """Check that the exceptions exist which faults of an entry name."""
+    for number, exchange in enumerate(entry if isinstance(entry, list) else [entry]):
+        if isinstance(exchange.fault, StreamTruncate):
+            try:
+                exchange.fault.check()
+            except InputError as error:
+                position = f"[{number}]" if isinstance(entry, list) else ""
+                place = f"{_place(key)}{position}.fault.{error.place}"
+                hint = f"{error.hint}; {fault_example(StreamTruncate, error.place)}"
+                raise RecordingFormatError(error.reason, source=source, place=place, hint=hint) from None
 
 
 def _parse_tool_entry(name: str, data: bytes | Raw, source: str) -> ToolEntry:

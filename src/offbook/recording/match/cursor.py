@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from hashlib import sha256
-from typing import Generic, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 import msgspec
-import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,8 +22,8 @@ from offbook.recording.format.document import E
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_fingerprint
 from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields, without_nulls
-from offbook.recording.match.harmless import Comparison, HarmlessDifference
-from offbook.recording.match.moments import RunTimes
+from offbook.recording.match.harmless import Comparison, HarmlessDifference, PlainText, without_temporary_names
+from offbook.recording.match.moments import UNKNOWN_TIMES, RunTimes
 from offbook.recording.redact.rules import has_rules_in_force, mask_text
 from offbook.recording.stores.store import Claim, ExchangeIndex, SharedIndex, SharedReader, StoredExchange
 
@@ -127,6 +126,11 @@ class Cursor(Generic[E]):
     def use(self, stored: StoredExchange[E]) -> None:
         """Count the exchange as served."""
         self._used[stored.id] = self._used.get(stored.id, 0) + 1
+
+    def rewind(self) -> None:
+        """Count no exchange as served."""
+        self._used.clear()
+        self._after.clear()
 
     def is_used(self, stored: StoredExchange[E]) -> bool:
         """Return whether the exchange was served."""
@@ -329,7 +333,7 @@ class AlikeRequests:
         found: dict[str, HarmlessDifference] = {}
         for stored in self._by_outline.get(_outline(plain), ()):
             recorded = stored.exchange.request_fields() or stored.exchange.http_fields() or {}
-            compared = Comparison(RunTimes.of(stored.exchange.recorded_at, began, now), self._without_homes)
+            compared = Comparison(RunTimes.of(stored.exchange.recorded_at, began, now), plain_text(self._rules))
             if stored.fingerprint not in (None, *found) and compared.is_harmless(self._plain(recorded), plain):
                 found[stored.fingerprint or ""] = compared.difference
         return sorted(found.items(), key=lambda each: len(each[1].kinds))
@@ -357,9 +361,14 @@ class AlikeRequests:
             fields = normalise_fields(fields | {"messages": without_nulls(fields["messages"])}, self._rules)
         return fields
 
-    def _without_homes(self, text: str) -> str:
-        data = text.encode("utf-8", "surrogatepass")
-        return without_home_names(data).decode("utf-8", "surrogatepass") if self._rules.home_paths else text
+
+def plain_text(rules: NormaliseRules) -> PlainText:
+    """Return what makes texts equal that differ in the names of home folders alone, if these do not count."""
+
+    def without_homes(text: str) -> str:
+        return without_home_names(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    return without_homes if rules.home_paths else str
 
 
 def _outline(fields: JsonObject) -> bytes:
@@ -373,13 +382,16 @@ def _outline(fields: JsonObject) -> bytes:
     return sha256(canonical_bytes(rest).translate(None, _UNTOLD) + words).digest()
 
 
-def is_named_in(exchange: Exchange, difference: HarmlessDifference) -> bool:
+def is_named_in(exchange: Exchange | ToolExchange, difference: HarmlessDifference) -> bool:
     """Return whether a recorded answer has a name, such as that of a process, that is another one in this run."""
     if not difference.renamed:
         return False
     wire = b"" if exchange.wire is None else exchange.wire.content()
-    calls = orjson.dumps([call.arguments for call in exchange.tool_calls or ()]).decode()
-    texts = (exchange.content, exchange.reasoning or "", calls, wire.decode("utf-8", "replace"))
+    if isinstance(exchange, ToolExchange):
+        said: tuple[Any, ...] = (exchange.result, exchange.error)
+    else:
+        said = (exchange.content, exchange.reasoning, exchange.tool_calls)
+    texts = (msgspec.json.encode(said).decode(), wire.decode("utf-8", "replace"))
     return any(map(difference.is_named_in, texts))
 
 
@@ -394,15 +406,15 @@ def without_defaults(arguments: JsonObject, defaults: JsonObject) -> JsonObject:
 
 
 class AlikeArguments:
-    """The recorded calls of tools, found by what their arguments mean: home folders all have one name, and a default
-    that is given is the same as one that is left out.
+    """The recorded calls of tools, found by what their arguments mean: the names of home and temporary folders do not
+    count, and a default that is given is the same as one that is left out.
 
     Like `AlikeRequests`, this is asked only where nothing matches.
     """
 
     def __init__(self, index: ExchangeIndex[ToolExchange], rules: NormaliseRules) -> None:
         self._index, self._rules = index, rules
-        self._known: dict[str, dict[str, dict[str, None]]] = {}
+        self._known: dict[str, dict[str, dict[str, JsonObject]]] = {}
         self._defaults: dict[str, JsonObject] = {}
 
     def note_defaults(self, key: str, defaults: JsonObject) -> None:
@@ -411,15 +423,22 @@ class AlikeArguments:
             self._defaults[key] = defaults
             self._known.pop(key, None)
 
-    def fingerprints(self, key: str, arguments: JsonObject) -> Iterable[str]:
+    def find(self, key: str, arguments: JsonObject) -> list[tuple[str, HarmlessDifference]]:
         """Return the fingerprints of the recorded calls of a key whose arguments mean the same, in order."""
+        if self._rules.exact:
+            return []
         if key not in self._known:
             known = self._known[key] = {}
             for stored in self._calls_of(key):
                 meaning = self.recorded_meaning(stored)
                 if meaning is not None and stored.fingerprint is not None:
-                    known.setdefault(self._hash(meaning), {})[stored.fingerprint] = None
-        return self._known[key].get(self._hash(self.meaning(key, arguments)), ())
+                    known.setdefault(self._hash(meaning), {})[stored.fingerprint] = meaning
+        own, found = self.meaning(key, arguments), list[tuple[str, HarmlessDifference]]()
+        for fingerprint, meaning in self._known[key].get(self._hash(own), {}).items():
+            compared = Comparison(UNKNOWN_TIMES, plain_text(self._rules))
+            if compared.is_same_value(meaning, own):
+                found.append((fingerprint, compared.difference))
+        return found
 
     def meaning(self, key: str, arguments: JsonObject) -> JsonObject:
         """Return what counts of the arguments of a call that is made now."""
@@ -441,5 +460,5 @@ class AlikeArguments:
             stored = None if stored.repeats else self._index.find(key=key, fingerprint=None, after=stored.id)
 
     def _hash(self, meaning: JsonObject) -> str:
-        data = msgspec.json.encode(meaning, order="sorted")
-        return sha256(without_home_names(data) if self._rules.home_paths else data).hexdigest()
+        data = msgspec.json.encode(meaning, order="sorted").decode()
+        return sha256(without_temporary_names(plain_text(self._rules)(data)).encode()).hexdigest()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -69,6 +70,30 @@ def fingerprint(request: Request, rules: NormaliseRules = NO_RULES) -> str:
         RequestError: the request cannot be written as JSON.
     """
     return sha256(canonical_bytes(normalise_fields(canonical_fields(request), rules))).hexdigest()
+
+
+def agentloom_fingerprints(request: Request) -> Iterator[str]:
+    """Yield what AgentLoom (0.5 and later) takes for the hash of a request.
+
+    A request with tools has none: there, tools are part of it in a form that ours does not have. A temperature of 0 may
+    have been `0` or `0.0`, which are two hashes.
+    """
+    if request.tools:
+        return
+    given = request.temperature
+    temperatures = [given] if given is None else [float(given), *([int(given)] if given == int(given) else [])]
+    for temperature in temperatures:
+        payload = {
+            "messages": list(request.messages),
+            "model": request.model,
+            "temperature": temperature,
+            "max_tokens": request.max_tokens,
+            "extra": dict(request.extra),
+        }
+        try:
+            yield sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
+        except (TypeError, ValueError):  # what JSON does not have, AgentLoom cannot have recorded
+            return
 
 
 def identify(request: Request, rules: NormaliseRules = NO_RULES) -> tuple[str, bytes]:

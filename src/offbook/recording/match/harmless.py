@@ -8,7 +8,8 @@ shapes below may differ, and a date only if it is that of the recorded run and o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -51,6 +52,11 @@ _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F
 _RANDOM = rf"(?:[a-z]+[_-])?(?:{_UUID}|[0-9a-f]{{16,64}}|[0-9A-HJKMNP-TV-Z]{{26}}|[0-9A-Za-z]{{20,32}})"
 _TEMPORARY = r"(?:/private)?(?:/tmp|/var/tmp|/var/folders/[\w+]{2}/[\w+]+/T)"
 _END = r"(?![\w-])"
+_TEMPORARY_FOLDER = (
+    rf"(?<![\w.-]){_TEMPORARY}/(?:tmp(?=[a-z]*[\d_])[a-z0-9_]{{8}}|tmp\.\w{{6,10}}|pytest-of-[\w.-]+(?:/pytest-\d+)?)"
+    + _END
+)
+"""Those of Python, mktemp and pytest."""
 
 
 class _Shape(Struct, frozen=True):
@@ -73,11 +79,9 @@ _ALL: frozenset[Speaker] = frozenset(("program", "block", "result", "user", "mod
 _SHAPES = (
     _Shape("a date or time", f"({MOMENT})", _TOLD | {"user"}),
     _Shape("an id", rf"(?:{_TEMPORARY}|/\.[a-z][\w-]*)(?:/[^\s/\"'`<>]+)*/({_UUID})" + _END, _TOLD, names=True),
-    # Python, mktemp and pytest; then the folders of agents.
     _Shape(
         "a temporary path",
-        rf"(?<![\w.-])({_TEMPORARY}/(?:tmp(?=[a-z]*[\d_])[a-z0-9_]{{8}}|tmp\.\w{{6,10}}|pytest-of-[\w.-]+(?:/pytest-\d+)?))"
-        + _END,
+        f"({_TEMPORARY_FOLDER})",
         _ALL,
         names=True,
     ),
@@ -132,6 +136,14 @@ _ANY_SHAPE = re.compile(
 _VARYING = {shape.varying: re.compile(shape.varying, re.MULTILINE) for shape in _SHAPES if shape.varying}
 
 
+_TEMPORARY_NAME = re.compile(_TEMPORARY_FOLDER)
+
+
+def without_temporary_names(text: str) -> str:
+    """Return a text in which the temporary folders that a user may name have one name."""
+    return _TEMPORARY_NAME.sub("<temporary>", text)
+
+
 class _Value(Struct, frozen=True):
     """A value in a text that has a shape: the shape, the text of the value, and its place."""
 
@@ -163,24 +175,33 @@ PlainText: TypeAlias = Callable[[str], str]
 """Returns a text in which all home folders have one name."""
 
 
-class Comparison:
-    """Compares a recorded request with one that is made now. Its `difference` is what differs, if that is harmless."""
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
-    def __init__(self, times: RunTimes, plain_text: PlainText) -> None:
-        self._times, self._plain_text = times, plain_text
+
+class Comparison:
+    """Compares a recorded request with one that is made now. Its `difference` is what differs, if that is harmless.
+
+    `renamed` are names in the recording with those of this run, as far as they are known.
+    """
+
+    def __init__(self, times: RunTimes, plain_text: PlainText, *, renamed: Mapping[str, str] = NO_NAMES) -> None:
+        self._times, self._plain_text, self.renamed = times, plain_text, dict(renamed)
         self._kinds: dict[str, None] = {}
-        self._renamed: dict[str, str] = {}
         self._model_texts: list[str] = []
 
     @property
     def difference(self) -> HarmlessDifference:
-        changed = {old: new for old, new in self._renamed.items() if old != new}
+        changed = {old: new for old, new in self.renamed.items() if old != new}
         return HarmlessDifference(tuple(self._kinds), changed)
 
     def is_harmless(self, recorded: JsonObject, asked: JsonObject) -> bool:
         """Return whether two requests, or messages of a socket, ask the same."""
         same = self._is_alike(*self._without_who_asks(recorded, asked), speaker="user")
         return same and not any(map(self.difference.is_named_in, self._model_texts))
+
+    def is_same_value(self, recorded: Any, asked: Any) -> bool:
+        """Return whether two values that are no requests mean the same, such as the arguments of a tool."""
+        return self._is_alike(recorded, asked, speaker="user")
 
     def _without_who_asks(self, recorded: JsonObject, asked: JsonObject) -> tuple[JsonObject, JsonObject]:
         """Return both without the fields that say who asks, and with their tools in one order."""
@@ -259,8 +280,8 @@ class Comparison:
             return varying.sub("", value.text) == varying.sub("", other.text)
         if not value.shape.names:
             return True
-        is_known = {self._renamed.setdefault(value.text, other.text) == other.text}
-        is_known.add([old for old, new in self._renamed.items() if new == other.text] == [value.text])
+        is_known = {self.renamed.setdefault(value.text, other.text) == other.text}
+        is_known.add([old for old, new in self.renamed.items() if new == other.text] == [value.text])
         return is_known == {True}
 
 

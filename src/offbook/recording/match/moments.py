@@ -175,6 +175,10 @@ class RunTimes(Struct, frozen=True):
         )
 
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
+UNKNOWN_TIMES: RunTimes = RunTimes(None, RunTime(_EPOCH, _EPOCH))
+"""The times of runs of which nothing is known: no moment is one of theirs."""
+
 _ZONES = tuple(_QUARTER * quarters for quarters in range(-48, 57))
 
 

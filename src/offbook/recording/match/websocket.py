@@ -8,17 +8,20 @@ chain: the messages of the client lead from one exchange to the next.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from typing import Any, TypeAlias
 
 import orjson
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import RecordingMismatchError
 from offbook.messages import JsonObject
+from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import WEBSOCKET, WEBSOCKET_METHOD, websocket_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, apply_rules, canonical_bytes
 from offbook.recording.stores.store import RecordingReader
@@ -147,7 +150,7 @@ class Turn(Struct, frozen=True):
 
     fingerprint: str
     after: str
-    request: Raw
+    exchange: Exchange
     sent: list[SentMessage]
     items: list[Item]
 
@@ -183,13 +186,14 @@ class TurnIndex:
         for stored in reader:
             wire, fingerprint = stored.exchange.wire, stored.exchange.fingerprint
             if wire is not None and wire.protocol == WEBSOCKET and fingerprint is not None:
-                self._add(stored.exchange.http_fields() or {}, stored.exchange.request, fingerprint)
+                self._add(stored.exchange, fingerprint)
 
-    def _add(self, fields: JsonObject, request: Raw, fingerprint: str) -> None:
+    def _add(self, exchange: Exchange, fingerprint: str) -> None:
+        fields = exchange.http_fields() or {}
         match fields:
             case {"after": str(after), "sent": [_, *_]}:
                 sent = [each[1] if isinstance(each, list) and len(each) == 2 else each for each in fields["sent"]]
-                turn = Turn(fingerprint, after, request, sent, items_of(sent, self.rules))
+                turn = Turn(fingerprint, after, exchange, sent, items_of(sent, self.rules))
                 self._following.setdefault(after, {}).setdefault(fingerprint, turn)
             case _:
                 return
@@ -205,25 +209,29 @@ class TurnIndex:
         return alike[0].sent[min(len(sent), len(alike[0].sent)) - 1] if alike else None
 
 
-_Comparison: TypeAlias = Callable[[SentMessage, SentMessage, ClientIds], bool]
-"""Returns whether a message, with these ids of its client, is the recorded one, which comes first."""
+_MessageComparison: TypeAlias = Callable[["_TurnCandidate", SentMessage, SentMessage, ClientIds], bool]
+"""Returns whether a message, with these ids of its client, is the recorded one of a candidate, which comes first."""
 
 
 class _TurnCandidate:
-    """An exchange that may be under way: what of it the client has still to send, and which ids it has chosen."""
+    """An exchange that may be under way: what of it the client has still to send, and which ids it has chosen.
 
-    def __init__(self, turn: Turn, ids: ClientIds) -> None:
-        self.turn, self.ids = turn, ids
+    `renamed` are names in the recorded session with those of this one, `but_for` is what differs and does not count.
+    """
+
+    def __init__(self, turn: Turn, ids: ClientIds, renamed: dict[str, str]) -> None:
+        self.turn, self.ids, self.renamed = turn, ids, renamed
+        self.but_for: dict[str, None] = {}
         self.missing = list(turn.items)
 
-    def take(self, message: SentMessage, is_same: _Comparison) -> SentMessage | None:
+    def take(self, message: SentMessage, is_same: _MessageComparison) -> SentMessage | None:
         """Take a message that is next here. Return its rest if its audio continues, None if it is another message."""
         audio = audio_of(message)
         if audio is not None:
             return self._take_audio(message, audio)
         for place, expected in enumerate(self.missing):
             ids = self.ids.plus(message, expected)
-            if not isinstance(expected, Audio) and is_same(expected, message, ids):
+            if not isinstance(expected, Audio) and is_same(self, expected, message, ids):
                 del self.missing[place]
                 self.ids = ids.plus(message, self._raw_of(expected)) if "event_id" in message else ids
                 return _ALL_OF_IT
@@ -252,7 +260,9 @@ class _TurnCandidate:
 _ALL_OF_IT: SentMessage = object()
 
 
-def _is_same(expected: SentMessage, message: SentMessage, ids: ClientIds, *, rules: NormaliseRules) -> bool:
+def _is_same(
+    _: _TurnCandidate, expected: SentMessage, message: SentMessage, ids: ClientIds, *, rules: NormaliseRules
+) -> bool:
     plain = plain_message(message, ids, rules)
     if plain == expected:
         return True
@@ -261,14 +271,30 @@ def _is_same(expected: SentMessage, message: SentMessage, ids: ClientIds, *, rul
     return "<redacted" in orjson.dumps(expected).decode() and bool(mask_json(plain) == expected)
 
 
-def _is_same_elsewhere(expected: SentMessage, message: SentMessage, ids: ClientIds, *, rules: NormaliseRules) -> bool:
-    """Return whether a message differs from the recorded one in home folders alone."""
-    from offbook.recording.match.cursor import without_home_names  # noqa: PLC0415 - only other messages need it
+def _is_alike(
+    candidate: _TurnCandidate,
+    expected: SentMessage,
+    message: SentMessage,
+    ids: ClientIds,
+    *,
+    rules: NormaliseRules,
+    began: datetime,
+) -> bool:
+    """Return whether a message differs from the recorded one in nothing that counts, and note what differs."""
+    from offbook.recording.match.cursor import is_named_in, plain_text  # noqa: PLC0415 - only other messages need them
+    from offbook.recording.match.harmless import Comparison  # noqa: PLC0415
+    from offbook.recording.match.moments import RunTimes  # noqa: PLC0415
 
-    plain, recorded = (
-        without_home_names(canonical_bytes(each)) for each in (plain_message(message, ids, rules), expected)
-    )
-    return plain == recorded
+    exchange, plain = candidate.turn.exchange, plain_message(message, ids, rules)
+    times = RunTimes.of(exchange.recorded_at, began, datetime.now(UTC))
+    compared = Comparison(times, plain_text(rules), renamed=candidate.renamed)
+    if not (isinstance(plain, dict) and isinstance(expected, dict) and compared.is_harmless(expected, plain)):
+        return False
+    if is_named_in(exchange, compared.difference):
+        return False
+    candidate.renamed = compared.renamed
+    candidate.but_for.update(dict.fromkeys(compared.difference.kinds))
+    return True
 
 
 def _is_tool_output(message: SentMessage) -> bool:
@@ -292,11 +318,15 @@ def _with_audio(message: JsonObject, data: bytes) -> JsonObject:
 
 
 class SessionMatcher:
-    """Follows what one client sends along the recorded exchanges of a session."""
+    """Follows what one client sends along the recorded exchanges of a session.
 
-    def __init__(self, index: TurnIndex, position: str) -> None:
-        self._index, self._position = index, position
-        self._ids = NO_IDS
+    `but_for` counts the exchanges that differ from what is recorded, by what does not count in them.
+    """
+
+    def __init__(self, index: TurnIndex, position: str, but_for: Counter[tuple[str, ...]] | None = None) -> None:
+        self._index, self._position, self._began = index, position, datetime.now(UTC)
+        self._ids, self._renamed = NO_IDS, dict[str, str]()
+        self._but_for = Counter[tuple[str, ...]]() if but_for is None else but_for
         self._unmatched: list[SentMessage] = []
         self._candidates = self._open()
 
@@ -333,28 +363,32 @@ class SessionMatcher:
                 return completed
             chosen, left = next((pair for pair in whole if prefers(pair[0].turn)), whole[0])
             completed.append(chosen.turn)
-            self._position, self._ids = chosen.turn.fingerprint, chosen.ids
+            self._position, self._ids, self._renamed = chosen.turn.fingerprint, chosen.ids, chosen.renamed
+            if chosen.but_for:
+                self._but_for[tuple(chosen.but_for)] += 1
             self._unmatched, self._candidates = [], self._open()
         return completed
 
     def _taking(self, message: SentMessage) -> list[tuple[_TurnCandidate, SentMessage]]:
         """Return the candidates that take a message, each with what is left of it.
 
-        As for other requests, home folders do not count where nothing else matches.
+        As for other requests, what does not count may differ where nothing else matches.
         """
         rules = self._index.rules
-        for compare in (_is_same,) if rules.exact or not rules.home_paths else (_is_same, _is_same_elsewhere):
-            found = [(each, each.take(message, partial(compare, rules=rules))) for each in self._candidates]
+        alike: _MessageComparison = partial(_is_alike, rules=rules, began=self._began)
+        equal: _MessageComparison = partial(_is_same, rules=rules)
+        for compare in (equal,) if rules.exact else (equal, alike):
+            found = [(each, each.take(message, compare)) for each in self._candidates]
             if taking := [(each, rest) for each, rest in found if rest is not None]:
                 return taking
         return []
 
     def allow_again(self, turn: Turn) -> None:
         """Accept the last exchange once more: its answer failed, and the client may repeat it."""
-        self._candidates.append(_TurnCandidate(turn, self._ids))
+        self._candidates.append(_TurnCandidate(turn, self._ids, self._renamed))
 
     def _open(self) -> list[_TurnCandidate]:
-        return [_TurnCandidate(turn, self._ids) for turn in self._index.following(self._position)]
+        return [_TurnCandidate(turn, self._ids, self._renamed) for turn in self._index.following(self._position)]
 
     def _is_surplus(self, message: SentMessage) -> bool:
         """Return whether a message is audio after all that is recorded: how much of it a client sends is chance."""

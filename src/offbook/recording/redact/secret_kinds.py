@@ -120,6 +120,7 @@ _OWN_RULES = [
     _Rule(
         "vercel-token", [f"vc{letter}_" for letter in "aikpr"], rf"vc[aikpr]_{_DIGIT}[A-Za-z0-9_-]{{50,}}", entropy=3.5
     ),
+    _Rule("vercel-token", ["vercel_token", "vercel-token"], r"[A-Za-z0-9]{24}", context=True, entropy=3.5),
     _Rule("e2b-key", ["e2b_"], r"e2b_[a-f0-9]{40}"),
     _Rule("cloudflare-token", ["cfk_", "cfut_", "cfat_"], rf"cf(?:k|ut|at)_{_DIGIT}[A-Za-z0-9_-]{{40,}}", entropy=3.5),
     _Rule("neon-key", ["napi_"], r"napi_[a-z0-9]{48,}"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,6 +29,9 @@ _REDIS = ("redis://", "rediss://")
 def open_store(location: str | os.PathLike[str]) -> Store:
     """Return the store at `location`: `path.json`, `sqlite:///path.db`, or `redis://host:6379/0?prefix=name`.
 
+    Other schemes are those of installed packages: an entry point of the group `offbook.stores` has the name of a
+    scheme, and leads to a function that takes a location and returns its Store.
+
     Raises:
         InputError: there is no kind of store for such a location.
     """
@@ -38,11 +41,21 @@ def open_store(location: str | os.PathLike[str]) -> Store:
 
         return RedisStore(text)
     is_sqlite = text.startswith(_SQLITE) and text != _SQLITE
-    if "\0" in text or not text or (_SCHEME.match(text) and not is_sqlite):
+    has_scheme = _SCHEME.match(text) is not None and not is_sqlite
+    if has_scheme and (plugin := _plugin(text.partition("://")[0].lower())):
+        return plugin(text)
+    if "\0" in text or not text or has_scheme:
         raise InputError(
             f"{mask_password(text)!r} is not the location of a recording",
             source="recording",
             hint="use a path like runs/today.json, sqlite:///runs/today.db or redis://host:6379/0?prefix=name",
+        )
+    place, question, query = text.partition("?")
+    if question and query.startswith(("ttl=", "prefix=")):
+        raise InputError(
+            f"only a recording in Redis has options like ?{query}",
+            source=mask_password(text),
+            hint=f"leave it out, and remove old exchanges with: offbook recording prune {place} --older-than 30d",
         )
     if is_sqlite:
         from offbook.recording.stores.sqlite import SqliteStore  # noqa: PLC0415 - most programs never load sqlite3
@@ -55,6 +68,16 @@ def open_store(location: str | os.PathLike[str]) -> Store:
     if text.endswith((".db", ".sqlite", ".sqlite3")):
         raise InputError(f"{text!r} looks like a database", source="recording", hint=f"write {_SQLITE}{text}")
     return JsonFileStore(text)
+
+
+def _plugin(scheme: str) -> Callable[[str], Store] | None:
+    """Return what opens the stores of a scheme, if an installed package does."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - few locations have such a scheme
+
+    for entry_point in entry_points(group="offbook.stores", name=scheme):
+        opener: Callable[[str], Store] = entry_point.load()
+        return opener
+    return None
 
 
 def is_folder(location: str | os.PathLike[str]) -> bool:

@@ -313,7 +313,7 @@ class Store(Protocol):
 def refuse_link(path: Path, *, source: str) -> None:
     """Raise InputError if there is a link in the place of a file that is written beside a recording."""
     if path.is_symlink():
-        raise InputError("it is a link, which is not followed", source=source, hint="remove the link")
+        raise InputError("it is a link; links are not followed", source=source, hint="remove the link")
 
 
 def create_sibling(path: Path) -> Path:

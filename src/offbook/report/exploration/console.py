@@ -30,15 +30,15 @@ from offbook.text import pluralize
 
 BAR_COLUMNS = 30
 FIRST_CASES = 10
-"""After how many cases the first line comes without a terminal, or before."""
+"""The number of cases before the first line without a terminal."""
 LINES_BESIDE = 4
 
 
 class LiveHeatmap:
-    """On a terminal, shows the heatmap so far, a progress bar, the count of each verdict, and the time that is left.
+    """Shows the heatmap so far, a progress bar, the count of each verdict, and the remaining time on a terminal.
 
-    If the terminal has too few lines for the heatmap, it shows only the others. Without a terminal, it prints a line
-    each time that another tenth of the cases has ended; of many cases, also after ten, twenty, forty and so on.
+    A terminal with too few lines for the heatmap shows only the rest. Without a terminal, it prints a line for each
+    tenth of the cases; of many cases, also after ten, twenty, forty and so on.
     """
 
     def __init__(self, console: Console, drawing: HeatmapDrawing, pace: Pace) -> None:
@@ -80,7 +80,7 @@ class LiveHeatmap:
 
     @property
     def _total(self) -> int:
-        """How many cases there are. While single faults run, pairs become known."""
+        """The number of cases. It grows while single faults run and pairs become known."""
         return self._pace.cases or self._cases
 
     def _counts(self, so_far: Exploration, live: str = "") -> Text:
@@ -175,7 +175,7 @@ class ExplorationConsoleReporter:
         self._print((self._bar, "red"), one_line(report_input.reproduce(finding.first), MAX_COMMAND_CHARS))
 
     def _print_other_results(self, exploration: Exploration) -> None:
-        """Print how results differ that are no finding, each difference once with its first case."""
+        """Print result differences that are not findings, each once with its first case."""
         first: dict[str, CaseResult] = {}
         for each in (result for result in exploration.results if result.verdict in _OTHER_RESULTS):
             first.setdefault("\n".join(each.evidence), each)

@@ -16,7 +16,7 @@ from offbook.text import call_text, pluralize, shorten
 
 
 class HeatRow(Struct, frozen=True):
-    """A call, what it is about, and its cases, column by column; None where there is no case."""
+    """A call, its label, and its cases by column; None for a missing case."""
 
     name: str
     label: str
@@ -41,7 +41,7 @@ class Heatmap(Struct, frozen=True):
 
 
 def heatmap_of(exploration: Exploration) -> Heatmap:
-    """Return the heatmap of an exploration: rows in the order of the calls, columns in that of the cases."""
+    """Return the heatmap of an exploration: rows in the order of calls, columns in the order of cases."""
     columns, found = tuple(exploration.columns), results_by_cell(exploration)
     names = dict.fromkeys([*exploration.rows, *(row for row, _ in found)])
     labels = row_labels(exploration)
@@ -61,9 +61,9 @@ def results_by_cell(exploration: Exploration) -> dict[tuple[str, str], CaseResul
 
 
 def row_labels(exploration: Exploration) -> dict[str, str]:
-    """Return what the rows of a heatmap are about, by name: `2 → refund(42)`, of a tool `refund(42)`.
+    """Return the labels of a heatmap's rows, by name: `2 → refund(42)`, for a tool `refund(42)`.
 
-    A step is named only if there are several. Rows that no call of the clean run explains keep their names.
+    A step is named only if there are several. Rows without a call in the clean run keep their names.
     """
     labels = {row: row for row in exploration.rows}
     calls, tools = exploration.clean.calls, exploration.clean.tools
@@ -94,7 +94,7 @@ VERDICT_STYLES: dict[str, VerdictStyle] = {
     "wrong effect": VerdictStyle(
         "≠", "#", "bold white on red", "it changed something that it should not, or otherwise"
     ),
-    "missing effect": VerdictStyle("∅", "o", "bold white on red", "it claims to have changed what it has not"),
+    "missing effect": VerdictStyle("∅", "o", "bold white on red", "it claims a change that it did not make"),
     "left behind": VerdictStyle("⊣", "L", "bold white on red", "it gave up, and left what it had changed, unnamed"),
     "refused by the API": VerdictStyle(
         "⊘", "x", "bold white on red", "it sent what the real API refuses, and did not get out of it"
@@ -109,8 +109,8 @@ VERDICT_STYLES: dict[str, VerdictStyle] = {
     "bad retry": VerdictStyle(
         "»", "s", "bold red", "it sent a call again too often, too soon, in vain or without its conversation"
     ),
-    "crashed": VerdictStyle("!", "!", "bold red", "an error that nobody has caught ended it"),
-    "undecided": VerdictStyle("?", "?", "cyan", "it went where nobody could see: an unrecorded request, or a tool"),
+    "crashed": VerdictStyle("!", "!", "bold red", "an uncaught error ended it"),
+    "undecided": VerdictStyle("?", "?", "cyan", "it went out of sight: an unrecorded request, or a tool"),
     "failed partway": VerdictStyle(
         "÷", "/", "blue", "it gave up after it had changed something, and did not hide that"
     ),
@@ -134,7 +134,7 @@ GAP = 2
 
 
 class HeatmapDrawing(Struct, frozen=True):
-    """Draws at most `width` columns wide. `is_ascii` is for consoles that have no other symbols."""
+    """Draws at most `width` columns. `is_ascii` is for consoles without other symbols."""
 
     width: int
     is_ascii: bool = False
@@ -142,7 +142,8 @@ class HeatmapDrawing(Struct, frozen=True):
     def heatmap(self, heatmap: Heatmap) -> Iterator[Text]:
         """Yield the lines of a heatmap. Columns have names if all of them fit, else numbers, with a list below.
 
-        A heatmap that is too wide is drawn in several bands. If there are too many calls, only those with findings are.
+        A heatmap that is too wide is drawn in several bands. If there are too many calls, only those with findings are
+        drawn.
         """
         rows = heatmap.rows
         if len(rows) > MAX_ROWS:

@@ -9,8 +9,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell
+from offbook.explore.causes import Discovery
 from offbook.explore.compare import ExplorationComparison
 from offbook.explore.explorer import CaseResult, Coverage, Exploration, coverage_of
+from offbook.explore.recovery import Recovery, RecoverySummary, Spread, recovery_of, spread_of, summarize_recovery
 from offbook.explore.run import Run
 from offbook.explore.schedule import LeftOutFault, LeftOutGroup, in_case_order
 from offbook.explore.verdict import TITLES, FormerVerdict, Reason, Verdict, stored_assessment
@@ -27,7 +29,7 @@ _HINT = "write one with the reporter json=exploration.json"
 
 
 class ChangeReport(Struct, frozen=True):
-    """A case whose verdict or reason has changed, as JSON; None where a budget left it out or it did not exist."""
+    """A case with a changed verdict or reason, as JSON. None is a case that a budget left out or that did not exist."""
 
     case: str
     before: str | None
@@ -38,14 +40,16 @@ class ChangeReport(Struct, frozen=True):
 
 
 class ComparisonReport(Struct, frozen=True):
-    """What differs from an earlier exploration, as JSON."""
+    """The differences from an earlier exploration, as JSON."""
 
     same: int
     changes: tuple[ChangeReport, ...]
 
 
 class ExploredCaseReport(Struct, frozen=True, kw_only=True):
-    """A case and its result, as JSON. `case` is the text of its faults, `same_as` the id of one whose run it shares."""
+    """A case and its result, as JSON. `case` is the text of its faults, `same_as` the id of the case whose run it
+    shares.
+    """
 
     id: str
     case: str
@@ -57,14 +61,15 @@ class ExploredCaseReport(Struct, frozen=True, kw_only=True):
     faults: tuple[PlannedFault, ...]
     cells: tuple[HeatmapCell, ...]
     same_as: str | None
+    recovery: Recovery
     run: Run
 
 
 class ShardReport(Struct, frozen=True, kw_only=True):
-    """What `offbook merge` needs of a shard in addition to its cases, as JSON.
+    """The data of a shard that `offbook merge` needs besides its cases, as JSON.
 
-    `run` is the same in all shards of a run, `cases` how many they have together. `not_tried` are the cases that a
-    budget left out, as texts.
+    `run` is the same in all shards of a run, `cases` their total number. `not_tried` are the texts of the cases that a
+    budget left out.
     """
 
     shard: str
@@ -76,7 +81,7 @@ class ShardReport(Struct, frozen=True, kw_only=True):
 
 
 class ExplorationReport(Struct, frozen=True, kw_only=True):
-    """An exploration, as JSON, and what it came from. Only that of a shard has `shard`."""
+    """An exploration and its origin, as JSON. Only a shard has `shard`."""
 
     version: int
     subject: str
@@ -92,13 +97,16 @@ class ExplorationReport(Struct, frozen=True, kw_only=True):
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     coverage: Coverage
+    discovery: Discovery
+    recovery: RecoverySummary | None
+    spread: tuple[Spread, ...]
     comparison: ComparisonReport | None
     clean: Run
     explored: tuple[ExploredCaseReport, ...]
 
 
 class _StoredCase(Struct, frozen=True, kw_only=True):
-    """What is read back of a case; the rest follows from it."""
+    """The stored part of a case that is read back. The rest is derived."""
 
     id: str
     verdict: Verdict | FormerVerdict
@@ -112,7 +120,7 @@ class _StoredCase(Struct, frozen=True, kw_only=True):
 
 
 class _StoredExploration(Struct, frozen=True, kw_only=True):
-    """What is read back of an exploration."""
+    """The stored part of an exploration that is read back."""
 
     subject: str
     clean: Run
@@ -120,6 +128,7 @@ class _StoredExploration(Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOutFault, ...] = ()
     left_groups: tuple[LeftOutGroup, ...] = ()
     left_orders: int = 0
+    discovery: Discovery = Discovery()
     is_complete: bool = True
     shard: ShardReport | None = None
     origin: ReportOrigin = NO_ORIGIN
@@ -143,6 +152,9 @@ def exploration_json(report_input: ReportInput) -> bytes:
         rows=tuple(exploration.rows),
         columns=tuple(exploration.columns),
         coverage=coverage_of(exploration),
+        discovery=exploration.discovery,
+        recovery=summarize_recovery(exploration),
+        spread=tuple(spread_of(exploration)),
         comparison=comparison_report(report_input.comparison),
         clean=exploration.clean,
         explored=(),
@@ -237,6 +249,7 @@ def _exploration(kept: _StoredExploration, source: str) -> Exploration:
         left_out=kept.left_out,
         left_groups=kept.left_groups,
         left_orders=kept.left_orders,
+        discovery=kept.discovery,
     )
 
 
@@ -252,6 +265,7 @@ def _case_report(explored: CaseResult, report_input: ReportInput) -> ExploredCas
         faults=explored.case.lines,
         cells=explored.case.cells,
         same_as=explored.same_as or None,
+        recovery=recovery_of(explored.run, report_input.exploration.clean),
         run=explored.run,
     )
 

@@ -1,4 +1,4 @@
-"""An exploration as an HTML page, and its data, such as the timeline of each run next to that of the clean run."""
+"""An exploration as an HTML page with its data, such as the timeline of each run next to the clean run's."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class RequestedCall(Struct, frozen=True, omit_defaults=True):
 class TimelineStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call of a model or a tool.
 
-    `name` is the one that pictures have for it. Of a model, `asks_for` are the tools that it asks for; of a tool,
-    that is the call itself. `notes` tell what else is worth knowing of it.
+    `name` is its name in pictures. `asks_for` are the tools that a model requests, or a tool call itself. `notes` hold
+    further remarks.
     """
 
     kind: Literal["model", "tool"]
@@ -54,17 +54,17 @@ class TimelineStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Timeline(Struct, frozen=True):
-    """The steps of a run, and the places among them, from 0, at which a fault fired."""
+    """The steps of a run, and the positions of fired faults among them, from 0."""
 
     steps: tuple[TimelineStep, ...]
     fired: tuple[int, ...] = ()
 
 
 def timeline_of(run: Run, case: FaultCase | None = None) -> Timeline:
-    """Return the timeline of a run; with its case, also where the faults of the case fired.
+    """Return the timeline of a run; with its case, also the places of the case's fired faults.
 
-    A run keeps its model calls and its tool calls apart, each in order. A tool call is put after the model call that
-    asked for it. One that no model asked for is put before the next one that a model did ask for.
+    A run keeps its model calls and its tool calls apart, each in order. A tool call follows the model call that asked
+    for it. An unrequested one precedes the next requested one.
     """
     calls = list(_in_order(run))
     lines = case.lines if case is not None and run.fired else ()
@@ -121,21 +121,21 @@ def _step(call: ModelCall | ToolRun) -> TimelineStep:
 
 
 MAX_COMPARED = 1000
-"""How many calls are laid side by side with care; longer runs are shown as one difference."""
+"""The largest number of calls that are compared with care. Longer runs are shown as one difference."""
 
 Span: TypeAlias = tuple[int, int, int, int]
-"""Where a piece begins and ends in the clean run, and in the other."""
+"""The start and end of a span in the clean run and in the other run."""
 
 
 class CallPair(Struct, frozen=True):
-    """A call of the clean run and the same one of the run; None where one of them did not make it."""
+    """A call of the clean run and the equal call of the run, or None for a missing one."""
 
     clean: TimelineStep | None
     run: TimelineStep | None
 
     @property
     def is_same(self) -> bool:
-        """Whether both runs made the call and got the same."""
+        """Whether both runs made the call with the same outcome."""
         return self.clean == self.run
 
 
@@ -153,7 +153,7 @@ def compare_tool_calls(clean: Sequence[TimelineStep], run: Sequence[TimelineStep
 
 
 def _matching_spans(ours: list[bytes], theirs: list[bytes]) -> Iterator[tuple[bool, Span]]:
-    """Yield the pieces that are equal or not: first what both begin with, then the rest."""
+    """Yield equal and different spans: first the common beginning, then the rest."""
     places = enumerate(zip_longest(ours, theirs))
     alike = next((place for place, (one, other) in places if one != other), len(ours))
     yield True, (0, alike, 0, alike)
@@ -166,7 +166,7 @@ def _matching_spans(ours: list[bytes], theirs: list[bytes]) -> Iterator[tuple[bo
 
 
 class PageVerdict(Struct, frozen=True, kw_only=True):
-    """The label of a verdict, how it is shown, how many cases have it, and the noun for so many."""
+    """The label of a verdict, its style, its number of cases, and the noun for that number."""
 
     name: str
     letter: str
@@ -210,7 +210,7 @@ class PageFinding(Struct, frozen=True, kw_only=True):
 
 
 class PageData(Struct, frozen=True, kw_only=True):
-    """The exploration that a page shows. `rows` are what the rows of its heatmap are about, `names` their names."""
+    """The exploration on a page. `rows` are the labels of the heatmap's rows, `names` their names."""
 
     subject: str
     origin: ReportOrigin
@@ -328,5 +328,7 @@ class _CaseBuilder:
 
 
 def exploration_page(report_input: ReportInput) -> bytes:
-    """Return the exploration as a page. What runs said is in it as JSON; its script shows it as text, never as HTML."""
+    """Return the exploration as a page. Text of runs is embedded as JSON, and shown by its script as text, never as
+    HTML.
+    """
     return standalone_page("exploration", encode_json(page_data(report_input)))

@@ -1,4 +1,4 @@
-"""What every report of an exploration is made from: the exploration, its grouped findings, its totals."""
+"""The input of every report of an exploration: the exploration, its grouped findings, its totals."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.explore.cases import FaultCase
+from offbook.explore.causes import cause_of, evidence_cause, first_line
 from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
 from offbook.explore.explorer import CaseResult, Exploration
+from offbook.explore.recovery import describe_recovery, describe_spread
 from offbook.explore.results import pattern_like
 from offbook.explore.run import Run, RunFailure
 from offbook.explore.schedule import in_case_order
 from offbook.explore.verdict import FINDING_TITLES, Assessment
-from offbook.faults.site import MARK_LETTERS
 from offbook.shard import RunIdentity, Shard
 from offbook.text import pluralize
 
@@ -26,10 +27,10 @@ Reproduce = Callable[[FaultCase], str]
 
 
 class ReportOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an exploration came from: the version of offbook, the command, the recording, and when it was recorded.
+    """The origin of an exploration: the version of offbook, the command, the recording and its date.
 
-    All of it is the same in every run of the command: equal explorations give equal reports. The time of a report is
-    that of its file.
+    Every run of the command has the same origin, so equal explorations give equal reports. The time of a report is its
+    file's.
     """
 
     version: str = ""
@@ -42,9 +43,9 @@ NO_ORIGIN = ReportOrigin()
 
 
 class ReportInput(Struct, frozen=True, kw_only=True):
-    """An exploration, the commands that run its cases again, and its changes since an earlier one, if there is one.
+    """An exploration, the commands that run its cases again, and its changes since an earlier one, if any.
 
-    An exploration that ended early is not complete. Of a shard, `shard` says what its run is.
+    An exploration that ended early is not complete. `shard` describes a shard's run.
     """
 
     exploration: Exploration
@@ -56,7 +57,7 @@ class ReportInput(Struct, frozen=True, kw_only=True):
 
 
 class ExploredShard(Struct, frozen=True, kw_only=True):
-    """Which shard of which run an exploration is, which verdicts fail the run, and whether cases may be left out."""
+    """The shard and the run of an exploration, the verdicts that fail the run, and whether cases may be left out."""
 
     shard: Shard
     run: RunIdentity
@@ -65,8 +66,9 @@ class ExploredShard(Struct, frozen=True, kw_only=True):
 
 
 class ReportOptions(Struct, frozen=True):
-    """The commands that run cases again, an earlier exploration to compare with, the shard, if it is one, and what the
-    exploration came from."""
+    """The commands that run cases again, an earlier exploration to compare with, the shard, and the origin of the
+    exploration.
+    """
 
     reproduce: Reproduce
     before: Exploration | None = None
@@ -86,7 +88,7 @@ class ReportOptions(Struct, frozen=True):
 
 
 class EndedCases:
-    """The exploration so far, with the cases that have ended, in case order: for one that runs or was interrupted."""
+    """The exploration so far, with its ended cases in case order, for one that is running or was interrupted."""
 
     def __init__(self) -> None:
         self._start = Exploration("", Run())
@@ -108,9 +110,9 @@ class EndedCases:
 
 
 class FindingGroup(Struct, frozen=True):
-    """A defect, and all cases that show it: those with the same verdict, reason and first evidence, but for numbers.
+    """A defect with all its cases: equal verdict, reason and first line of evidence, apart from numbers.
 
-    Errors that merely ended the run are one group together.
+    Errors that merely ended the run form one group.
     """
 
     results: tuple[CaseResult, ...]
@@ -127,16 +129,16 @@ class FindingGroup(Struct, frozen=True):
 
     @property
     def headline(self) -> str:
-        """What happened, on one line."""
+        """The event of the finding, on one line."""
         causes = self._causes()
         if len(causes) == 1 or self.assessment.verdict != "crashed":
-            return _first_line(self.results[0])
+            return first_line(self.results[0])
         errors = Counter(line.partition(":")[0] for line, _ in causes)
         return f"it ended with an error that is not declared: {', '.join(errors)}"
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The evidence below the headline: the rest of that of the first case, or the errors of all cases."""
+        """The evidence below the headline: the rest of the first case's evidence, or the errors of all cases."""
         causes = self._causes()
         if len(causes) == 1 or self.assessment.verdict != "crashed":
             first, *rest = self.results[0].evidence or ("",)
@@ -144,31 +146,22 @@ class FindingGroup(Struct, frozen=True):
         return tuple(f"{line} ({pluralize(count, 'case')})" for line, count in causes)
 
     def _causes(self) -> list[tuple[str, int]]:
-        """Return the first line of each cause, as the first case has it, and how many cases have that cause."""
+        """Return the first line of each cause with its number of cases."""
         lines: dict[str, str] = {}
         for each in self.results:
-            lines.setdefault(_cause(each), _first_line(each))
-        counts = Counter(map(_cause, self.results))
+            lines.setdefault(evidence_cause(each), first_line(each))
+        counts = Counter(map(evidence_cause, self.results))
         return [(line, counts[cause]) for cause, line in lines.items()]
 
 
 def group_findings(exploration: Exploration) -> list[FindingGroup]:
-    """Return the findings, worst first, and those of one verdict in the order of the cases."""
+    """Return the findings, worst first; within a verdict, in the order of cases."""
     return _grouped(exploration, lambda each: cause_of(each)[1])
-
-
-def cause_of(result: CaseResult) -> tuple[str, str]:
-    """Return what the findings of one group have in common: their title and their cause.
-
-    Errors that ended a run before it had changed anything have no cause of their own.
-    """
-    merely_ended = result.verdict == "crashed" and not result.run.effects
-    return result.title, "" if merely_ended else _cause(result)
 
 
 def causes_of_findings(exploration: Exploration) -> list[FindingGroup]:
     """Return the findings by their causes: each error that ended a run is one."""
-    return _grouped(exploration, _cause)
+    return _grouped(exploration, evidence_cause)
 
 
 def _grouped(exploration: Exploration, cause: Callable[[CaseResult], str]) -> list[FindingGroup]:
@@ -178,25 +171,13 @@ def _grouped(exploration: Exploration, cause: Callable[[CaseResult], str]) -> li
     return [FindingGroup(tuple(explored)) for explored in causes.values()]
 
 
-_PARTICULARS = re.compile(rf"\b(?:call \d+|HTTP \d+|\d+ times|(?:fault|injected)-[{MARK_LETTERS}]+)\b")
-
-
-def _cause(result: CaseResult) -> str:
-    """Return the first line of the evidence without what differs from case to case: numbers of calls, marks."""
-    return _PARTICULARS.sub("…", _first_line(result))
-
-
-def _first_line(result: CaseResult) -> str:
-    return next(iter(result.evidence), "").partition("\n")[0]
-
-
 _CLASS = re.compile(r"(?:\w+\.)*([A-Z]\w*)(?=:|$)")
 
 
 def undeclared_errors(exploration: Exploration) -> list[str]:
-    """Return the names by which the undeclared errors that ended runs can be declared, most frequent first.
+    """Return names that declare the undeclared errors that ended runs, most frequent first.
 
-    For a program, that is the class that its output names, else its exit code.
+    For a program, that is the class in its output, else its exit code.
     """
     crashed = (each.run.error for each in exploration.results if each.verdict == "crashed")
     names = Counter(_declarable_name(error) for error in crashed if error is not None)
@@ -215,10 +196,12 @@ def exploration_totals(exploration: Exploration) -> str:
     """`44 cases, 13 findings: 1 repeated effect, 12 crashed, 31 recovered`, or `partial: 44 of 90 cases, …`"""
     counts = verdict_counts(exploration)
     found = pluralize(len(exploration.findings), "finding")
-    left = f"; the budget left out {pluralize(exploration.left, 'case')}" if exploration.left else ""
+    is_partial = exploration.left > 0 and not exploration.discovery.stopped_after
+    left = f"; the budget left out {pluralize(exploration.left, 'case')}" if is_partial else ""
     left += f"; {pluralize(exploration.left_orders, 'order')} of calls left out" if exploration.left_orders else ""
     ran = len(exploration.results)
-    cases = f"partial: {ran:,} of {pluralize(ran + exploration.left, 'case')}" if exploration.left else ""
+    of = f"{ran:,} of {pluralize(ran + exploration.left, 'case')}"
+    cases = f"partial: {of}" if is_partial else of if exploration.left else ""
     return f"{cases or pluralize(ran, 'case')}, {found}{counts and f': {counts}'}{left}"
 
 
@@ -226,7 +209,7 @@ MAX_ADVICE = 3
 
 
 def _advice(exploration: Exploration) -> Iterator[str]:
-    """Yield what to declare next, and how many cases that would decide: tools first, then results that give up."""
+    """Yield the next declarations, each with the number of cases that it decides: tools first, then results."""
     wanted = _undecided_tools(exploration)
     if wanted:
         tool, cases = max(wanted.items(), key=lambda each: each[1])
@@ -239,7 +222,7 @@ def _advice(exploration: Exploration) -> Iterator[str]:
 
 
 def _undecided_tools(exploration: Exploration) -> dict[str, int]:
-    """Return the tools about which nothing is declared, and in how many cases the evidence says that it matters."""
+    """Return the undeclared tools that matter to the evidence, with their numbers of cases."""
     clean = exploration.clean
     known = {tool for tool, each in clean.declarations.items() if each.has_effect or each.read_only}
     found: dict[str, int] = {}
@@ -253,10 +236,22 @@ def _undecided_tools(exploration: Exploration) -> dict[str, int]:
 
 
 def _unjudged_results(exploration: Exploration) -> list[tuple[str, int]]:
-    """Return patterns of results that nothing judges, and in how many cases they are, most frequent first."""
+    """Return patterns of unjudged results with their numbers of cases, most frequent first."""
     unjudged = (each for each in exploration.results if each.verdict == "different outcome")
     patterns = Counter(pattern_like(each.run.result, exploration.clean.result) for each in unjudged)
     return [(pattern, count) for pattern, count in patterns.most_common() if pattern]
+
+
+MEASURED_CASES = 20
+"""How many cases an exploration has at least whose measures say something."""
+
+
+def _measures(exploration: Exploration) -> Iterator[str]:
+    """Yield how the causes were found, what recovery took, and how far faults spread."""
+    if len(exploration.results) >= MEASURED_CASES or exploration.discovery.stopped_after:
+        yield from exploration.discovery.describe(left=exploration.left)
+        yield from describe_recovery(exploration)
+        yield from describe_spread(exploration)
 
 
 MAX_LEFT_OUT = 12
@@ -266,9 +261,10 @@ LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of sever
 
 
 def exploration_notes(exploration: Exploration) -> Iterator[str]:
-    """Yield what the totals do not say: what to declare, what is not compared, what the budget left out, who shares.
+    """Yield notes on the totals: what to declare, what is not compared, what the budget left out, which cases share
+    runs, and what faults cost.
 
-    Cases are left out by group and by fault. Faults and families of which none was tried are named.
+    Left-out cases are counted by group and by fault. Faults and families without a single case are named.
     """
     yield from _advice(exploration)
     yield from exploration.clean.noise.describe() if exploration.clean.noise else ()
@@ -279,21 +275,22 @@ def exploration_notes(exploration: Exploration) -> Iterator[str]:
         yield f"by fault: {_listed([f'{each.cases:,} of {each.fault}' for each in left])}"
     untried = [each.fault for each in left if not each.tried]
     if untried:
-        yield f"not tried at all, for the budget is too small: {_listed(untried)}"
+        yield f"not tried at all, because the budget is too small: {_listed(untried)}"
     families = {each.case.family for each in exploration.results}
     for family in dict.fromkeys(each.family for each in left if each.family not in families):
         yield f"no fault of the family {family!r} was tried"
-    if left:
+    if left and not exploration.discovery.stopped_after:
         yield LEFT_OUT_HINT
     for noun, lines in (("case", 1), ("pair", 2)):
         results = tuple(each for each in exploration.results if len(each.case.lines) == lines)
         cases, runs = replace(exploration, results=results).shared
         if cases:
             yield f"{pluralize(cases, noun)} share {pluralize(runs, 'run')}: a lasting fault that was met only once"
+    yield from _measures(exploration)
 
 
 def left_out_by_group(exploration: Exploration) -> str:
-    """`640 of 1,109 single faults, 20,113 of 20,200 pairs and all pairs behind those single faults`; empty if none."""
+    """Return `640 of 1,109 single faults, 20,113 of 20,200 pairs and all pairs behind those single faults`, or ""."""
     groups = exploration.left_groups
     text = ", ".join(f"{each.cases:,} of {each.of:,} {each.group}" for each in groups)
     has_both = {"single faults", "pairs"} <= {each.group for each in groups}
@@ -329,10 +326,14 @@ def comparison_totals(comparison: ExplorationComparison) -> str:
     unknown = len(comparison.left_out)
     were = "was" if unknown == 1 else "were"
     findings = f"; {pluralize(unknown, 'earlier finding')} {were} not tried" if unknown else ""
-    return f"compared with before: {worse:,} worse, {others}, {comparison.same:,} the same{not_tried}{findings}"
+    dearer = pluralize(comparison.dearer, "case")
+    recovery = f"; {dearer} needed more calls to recover" if comparison.dearer else ""
+    return (
+        f"compared with before: {worse:,} worse, {others}, {comparison.same:,} the same{not_tried}{findings}{recovery}"
+    )
 
 
 def describe_change(change: VerdictChange) -> str:
-    """`recovered → crashed`, where one that either does not have was `not tried`, or there was `no such case`."""
+    """Return `recovered → crashed`. A missing side is `not tried` or `no such case`."""
     before = change.before or ("not tried" if change.was_left_out else "no such case")
     return f"{before} → {change.after or ('not tried' if change.is_left_out else 'no such case')}"

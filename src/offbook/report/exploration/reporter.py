@@ -36,7 +36,7 @@ class ExplorationReporter(Protocol):
     """
 
     def begin(self, exploration: Exploration, cases: int) -> None:
-        """Begin after the clean run, before so many cases; of pairs, before about so many."""
+        """Begin after the clean run with the number of cases, approximate for pairs."""
         ...
 
     def on_case(self, result: CaseResult) -> None:
@@ -44,7 +44,7 @@ class ExplorationReporter(Protocol):
         ...
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
-        """Report the exploration, which ended or, if it is not complete, ended early."""
+        """Report the exploration. It ended early if it is not complete."""
         ...
 
 
@@ -87,11 +87,11 @@ def report_exploration(exploration: Exploration, reporter: ExplorationReporter) 
 
 
 class ExplorationFileReporter:
-    """Writes a report of the cases so far to a file, and at the end that of the whole exploration.
+    """Writes a report of the cases so far to a file, and of the whole exploration at the end.
 
-    It first writes when the exploration begins: a path that cannot be written is found before any case runs. Then it
-    writes each time that the number of cases has doubled: an exploration that is killed leaves at least half of its
-    cases, and all writing together costs at most twice the last one.
+    The first write happens before any case runs, to find an unwritable path. Further writes follow each doubling of the
+    number of cases: a killed exploration keeps at least half of its cases, and all writes together cost at most twice
+    the last one.
     """
 
     def __init__(self, path: Path, render: Callable[[ReportInput], bytes], options: ReportOptions) -> None:
@@ -133,18 +133,18 @@ def exploration_reporter_of(
 ) -> ExplorationReporter:
     """Return the reporter declared as `name` or `name=path`.
 
-    `console` takes no path. `github` may have one: the file for its step summary. The others need one.
+    `console` takes no path. `github` accepts one for its step summary. The others need one.
 
     Args:
         reproduce: returns the command that runs a case again.
         before: an earlier exploration to compare with.
-        shard: which shard of which run it is, if it is one.
-        origin: what the exploration came from.
-        console: where the reporter `console` prints; stdout by default.
-        pace: how fast the exploration goes, for the reporter `console` on a terminal.
+        shard: the shard and its run, if the exploration is one.
+        origin: the origin of the exploration.
+        console: the output of the reporter `console`; stdout by default.
+        pace: the speed of the exploration, for the reporter `console` on a terminal.
 
     Raises:
-        InputError: there is no such reporter, or its path is missing or not allowed.
+        InputError: the reporter does not exist, or its path is missing or not allowed.
     """
     return reporter_with(ReportOptions(reproduce, before, shard, origin), declared, console=console, pace=pace)
 

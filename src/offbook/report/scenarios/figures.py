@@ -121,14 +121,14 @@ ERROR_KINDS = ("error", "mismatch")
 
 
 class FailureNote(Struct, frozen=True):
-    """A failure, and where: `conversation 2`, or nothing where there is one conversation or all are meant."""
+    """A failure and its place: `conversation 2`, or "" for a single conversation or all of them."""
 
     where: str
     failure: Failure
 
     @property
     def is_error(self) -> bool:
-        """Whether something broke, rather than that the agent did wrong."""
+        """Whether something broke, as opposed to an agent's mistake."""
         return self.failure.kind in ERROR_KINDS
 
     @property
@@ -145,7 +145,7 @@ class FailureNote(Struct, frozen=True):
 
 
 def failure_notes(scenario: ScenarioResult) -> Iterator[FailureNote]:
-    """All failures of a scenario: first those of the whole, then those of each conversation."""
+    """Return all failures of a scenario: first its own, then those of each conversation."""
     yield from (FailureNote("", failure) for failure in scenario.failures)
     for conversation in scenario.conversations:
         where = f"conversation {conversation.index + 1}" if len(scenario.conversations) > 1 else ""
@@ -158,7 +158,7 @@ MAX_IDS = 3
 
 
 class Cause(Struct, frozen=True):
-    """A cause, how grave it is, and where it was found: `4 conversations: a, b, c, …`. All on one line, printable."""
+    """A cause, its severity, and its places: `4 conversations: a, b, c, …`. All on one printable line."""
 
     severity: str
     title: str
@@ -166,7 +166,7 @@ class Cause(Struct, frozen=True):
 
 
 def causes_of(result: SuiteResult) -> Iterator[Cause]:
-    """The causes of what went wrong, the gravest first."""
+    """Return the causes of failures, the most severe first."""
     for group in result.groups:
         ids = [one_line(each, MAX_ID_CHARS) for each in group.conversations[:MAX_IDS]]
         more = ["…"] if len(group.conversations) > MAX_IDS else []

@@ -57,7 +57,7 @@ class ScenarioReport(Struct, frozen=True):
 
 
 class SuiteReport(Struct, frozen=True, kw_only=True):
-    """A run, as JSON, and what it came from. Only a shard of a run has `shard`."""
+    """A run and its origin, as JSON. Only a shard has `shard`."""
 
     version: int
     passed: bool
@@ -89,7 +89,7 @@ def _scenario(result: ScenarioResult) -> ScenarioReport:
 
 
 def _copied(kind: type[S], source: object, **others: object) -> S:
-    """Return a value of a kind with the fields of another value of the same names, except for `others`."""
+    """Return a value of another kind with the equally named fields of a value, except for `others`."""
     fields = {name: getattr(source, name) for name in kind.__struct_fields__ if name not in others}
     return kind(**fields, **others)
 

@@ -23,7 +23,7 @@ class Reporter(Protocol):
     """
 
     def begin(self, scenarios: int) -> None:
-        """Begin a run of so many scenarios; one that runs with two agents counts twice."""
+        """Begin a run with the number of scenarios. One with two agents counts twice."""
         ...
 
     def on_scenario(self, scenario: ScenarioResult) -> None:
@@ -31,7 +31,7 @@ class Reporter(Protocol):
         ...
 
     def finish(self, result: SuiteResult) -> None:
-        """Report the run; if it is not complete, it ended early. `on_scenario` was called for all its scenarios."""
+        """Report the run. It ended early if it is not complete. `on_scenario` was called for all its scenarios."""
         ...
 
 
@@ -63,11 +63,10 @@ def report(result: SuiteResult, reporter: Reporter) -> None:
 
 
 class FileReporter:
-    """Writes a report of the scenarios so far to a file, and at the end that of the whole run.
+    """Writes a report of the scenarios so far to a file, and of the whole run at the end.
 
-    It first writes when the run begins, so that a path that cannot be written is found before any model call, and no
-    report of an earlier run remains. It then writes after each of the first hundred scenarios, and after that each
-    time that their number has grown by a twentieth, so that a long run spends little time on writing.
+    The first write happens before any model call, to find an unwritable path and to replace an earlier report. Further
+    writes follow each of the first hundred scenarios, and then each growth by a twentieth, to limit the time spent.
     """
 
     def __init__(self, path: Path, render: Callable[[SuiteResult], bytes], *, shard: SuiteShard | None = None) -> None:
@@ -104,11 +103,11 @@ RENDERERS: dict[str, Callable[[SuiteResult], bytes]] = {
 def reporter_of(declared: str, *, console: Console | None = None, shard: SuiteShard | None = None) -> Reporter:
     """Return the reporter declared as `name` or `name=path`.
 
-    `console` takes no path, and prints to `console` or to stdout. `github` may have a path: the file for its step
-    summary. The others need one. `shard` says which part of a run this is, if it is one.
+    `console` takes no path, and prints to `console` or to stdout. `github` accepts a path for its step summary. The
+    others need one. `shard` is the part of the run, if it is one.
 
     Raises:
-        InputError: there is no such reporter, or its path is missing or not allowed.
+        InputError: the reporter does not exist, or its path is missing or not allowed.
     """
     name, path = parse_reporter(declared, FILES)
     if name == "github":

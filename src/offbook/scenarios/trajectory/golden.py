@@ -1,4 +1,4 @@
-"""Golden trajectories: the tool calls of runs that somebody has approved, in a file, and how other runs differ."""
+"""Golden trajectories: a file with the approved tool calls of runs, and the differences of other runs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Turn: TypeAlias = tuple[ToolCall, ...]
 """The tool calls of one answer of a model. They have no order."""
 
 _RAW = "(not JSON)"
-"""The name under which arguments stand that are not a JSON object."""
+"""The name for arguments that are not a JSON object."""
 
 
 class GoldenVariant(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One accepted trajectory: calls as in declared assertions, and the recording that they are from."""
+    """One accepted trajectory: calls as in declared assertions, and their recording."""
 
     turns: list[list[JsonObject]]
     recording: str = field(default="", name="from")
@@ -44,7 +44,7 @@ class GoldenVariant(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class GoldenFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The accepted trajectories of a run. What the `normalise` rules of its recording ignore is no difference.
+    """The accepted trajectories of a run. Anything that the recording's `normalise` rules ignore is no difference.
 
     A call without `args` may have any; `"match": "partial"` allows further ones.
     """
@@ -71,7 +71,7 @@ def golden_path(recording: str | os.PathLike[str]) -> Path:
         InputError: the recording is not a file.
     """
     if "://" in os.fspath(recording):
-        raise InputError("there is no file beside this recording", source=os.fspath(recording), hint="name the file")
+        raise InputError("there is no file next to this recording", source=os.fspath(recording), hint="name the file")
     return Path(recording).with_suffix(".golden")
 
 
@@ -161,7 +161,7 @@ def golden_variant(turns: Iterable[Turn], rules: NormaliseRules = NO_RULES, *, r
 
 
 def normalised_turn(turn: Iterable[ToolCall], rules: NormaliseRules) -> Turn:
-    """Return tool calls as requests are matched: without ids, without what the rules ignore, and without secrets."""
+    """Return tool calls normalised like requests: without ids, ignored parts and secrets."""
     message = redactor_in_force().value(Message("assistant", tool_calls=tuple(turn)).to_dict())
     fields = apply_rules({"messages": [message]}, rules)
     return tuple(
@@ -175,13 +175,13 @@ def _expected_turns(variant: GoldenVariant) -> list[list[Expectation]]:
 
 
 def _expectations(turn: Sequence[JsonObject]) -> list[Expectation]:
-    """Return the calls of a turn. Their arguments are to be equal, unless the file says otherwise."""
+    """Return the calls of a turn. Their arguments must be equal, unless the file says otherwise."""
     calls: list[dict[str, Any]] = [({"match": "exact"} if "args" in call else {}) | call for call in turn]
     return list(parse_assertions({"toolCalls": {"matchMode": "strict", "expected": calls}})[0].expected)
 
 
 def _match_variant(made: Sequence[Turn], accepted: Sequence[Sequence[Expectation]]) -> TrajectoryMatch:
-    """Compare a run with one variant, in the order of both, in which the calls of one answer are free."""
+    """Compare a run with one variant. Turns are in order; the calls of one answer are in any order."""
     waiting, expected, calls = [list(turn) for turn in accepted], list[Expectation](), list[ToolCall]()
     for turn in made:
         left = list(turn)
@@ -198,7 +198,7 @@ def _match_variant(made: Sequence[Turn], accepted: Sequence[Sequence[Expectation
 
 
 def _next_pair(left: Sequence[ToolCall], group: Sequence[Expectation]) -> tuple[ToolCall, Expectation | None]:
-    """Return the next call of an answer, and what it fits: one that is awaited first, if there is one."""
+    """Return the next call of an answer, and the expectation that it fits, preferring an awaited one."""
     for call in left:
         fit = next((each for each in group if each.fits(call)), None)
         if fit is not None:
@@ -211,7 +211,7 @@ def _distance(match: TrajectoryMatch) -> int:
 
 
 def describe_difference(match: TrajectoryMatch, golden: GoldenFile) -> str:
-    """Return how a run differs from the nearest golden trajectory."""
+    """Return the difference between a run and the nearest golden trajectory."""
     count = len(golden.variants)
     nearest = "" if count < 2 else f" (nearest of {pluralize(count, 'variant')})"
     return f"not as approved{nearest}: {match}"
@@ -226,7 +226,7 @@ class Approval(Struct, frozen=True):
 
 
 def approve_recording(recording: str, *, path: str | None = None, replaces: bool = False) -> Approval:
-    """Add the trajectory of a recording to its golden ones, unless one of them is the same.
+    """Add the trajectory of a recording to its golden ones, unless it is already one of them.
 
     With `replaces`, it becomes the only one.
 
@@ -246,7 +246,7 @@ def approve_recording(recording: str, *, path: str | None = None, replaces: bool
 
 
 def compare_recording(recording: str, *, path: str | None = None) -> str:
-    """Return how the trajectory of a recording differs from the nearest golden one; empty if it is one of them.
+    """Return the difference between a recording's trajectory and the nearest golden one, or "" for a golden one.
 
     Raises:
         InputError: the recording or the file cannot be read.

@@ -1,4 +1,4 @@
-"""Pairs tool calls, in any common shape, with those of a trajectory, and shows how they differ."""
+"""Pairs tool calls of any common shape with a trajectory, and shows the differences."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _slots(expectation: int, demand: Demand, calls: int) -> Iterator[_Slot]:
 
 
 def _costs(slots: Sequence[_Slot], fits: Sequence[Sequence[int]], must: Sequence[bool]) -> list[list[int]]:
-    """Return for each slot and call how many of those from there on remain unpaired at least."""
+    """Return, for each slot and call, the least number of unpaired ones from there on."""
     below = [sum(must[call:]) for call in range(len(fits) + 1)]
     table = [below]
     for slot in reversed(slots):

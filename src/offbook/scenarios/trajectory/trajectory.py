@@ -267,7 +267,7 @@ def _calls(given: object, place: str) -> list[Expectation | str]:
 
 
 def _call(given: object, place: str) -> Any:
-    """Return an expectation; what is not a mapping is left to Trajectory."""
+    """Return an expectation. Trajectory itself reports values that are not mappings."""
     if not isinstance(given, Mapping):
         return given
     fields = _fields(given, _CALL, place)
@@ -296,7 +296,7 @@ T = TypeVar("T")
 
 
 def _build(make: Callable[[], T], place: str) -> T:
-    """Return what `make` makes, with the place in an InputError that it raises."""
+    """Return the result of `make`, and add the place to an InputError."""
     try:
         return make()
     except InputError as error:

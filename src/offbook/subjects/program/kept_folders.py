@@ -12,10 +12,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 
 from offbook.errors import InputError
+from offbook.private_folder import PrivateFolder
 
 PLACEHOLDER = "{keep}"
 _BACKUP, _COPY, _OLD, _LOCK = ".offbook-backup", ".offbook-copy", ".offbook-old", ".offbook-lock"
@@ -75,8 +75,8 @@ class _CopiedFolder:
     """A folder of which each run has a copy, as it was when this object was made."""
 
     def __init__(self, path: str) -> None:
-        self._name, self._temporary = path, TemporaryDirectory(prefix="offbook-keep-")
         _check_folder(path)
+        self._name, self._temporary = path, PrivateFolder()
         with _readable_errors(path):
             self._source = Path(shutil.copytree(path, Path(self._temporary.name) / "keep", symlinks=True))
 

@@ -8,7 +8,6 @@ import re
 import shutil
 import socket
 import sys
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -451,7 +450,7 @@ class NodeLauncher:
     def __init__(self, server: WireServer, patience: Patience) -> None:
         self.server, self.patience, self.virtual_patience = server, patience, patience.copy()
         self._numbers = count(1)
-        self._compiled = tempfile.TemporaryDirectory(prefix="offbook-")
+        self._compiled = PrivateFolder()
 
     @contextmanager
     def place(self) -> Iterator[RunPlace]:

@@ -23,7 +23,7 @@ from offbook.explore.observer import RunObserver
 from offbook.explore.options import ANSWER_WAIT_S
 from offbook.explore.run import is_api_error
 from offbook.tools.child_process import ChildProcess, program_hint
-from offbook.tools.effects import Effect, parse_effects, read_effect_lines
+from offbook.tools.effects import Effect, parse_effects, read_effect_lines, split_reached
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 """The maximum to keep of each output, from its start."""
@@ -396,7 +396,7 @@ class EffectCounter:
 
 def _count_in(line: bytes) -> int:
     try:
-        return len(parse_effects(line, source="")) if line.strip() else 0
+        return len(split_reached(parse_effects(line, source=""))[0]) if line.strip() else 0
     except InputError:
         return 0
 

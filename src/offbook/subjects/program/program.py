@@ -66,7 +66,7 @@ from offbook.subjects.program.process import (
 )
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
-from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported
+from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported, split_reached
 from offbook.vendors import (
     DUMMY_KEY,
     api_key_variables,
@@ -98,6 +98,7 @@ class _EndedRun(Struct, frozen=True, kw_only=True):
     observer: RunObserver
     session: WireSession
     reported: list[Effect]
+    reached: list[str]
     diverged: str
     continued_by: str
     hung: str
@@ -301,11 +302,14 @@ class ProgramSubject:
         """Let the program live until it ends, or is killed, and return what is known of the run so far."""
         program_exit = self._wait_for(process, observer)
         hung = observer.endless or ("" if program_exit.code is not None else process.hung or "it was stopped")
+        is_cut_off = program_exit.code is None or program_exit.code < 0
+        reported, reached = split_reached(self._reported(files, session, is_cut_off=is_cut_off))
         return _EndedRun(
             exit=program_exit,
             observer=observer,
             session=session,
-            reported=self._reported(files, session, is_cut_off=program_exit.code is None or program_exit.code < 0),
+            reported=reported,
+            reached=[*reached, *session.reached],
             diverged=self._diverged(session),
             continued_by=session.continued_by,
             hung=hung,
@@ -354,9 +358,7 @@ class ProgramSubject:
         inferred = dict.fromkeys(tool.tool for tool in observer.inferred_tools(observed=self._taken))
         names = [name for name in inferred if name in recorded and not self._is_of_mcp(name)]
         if names:
-            reason = (
-                f"recorded, but not taken over in this run, so that the program ran it for real: {', '.join(names)}"
-            )
+            reason = f"recorded, but not taken over in this run, so the program ran it for real: {', '.join(names)}"
             hint = f'say where it is, [tools.{names[0]}] function = "module:name", or allow it: --run-tools'
             noted = " ".join(unknown_tools(self._settings.tools, {*recorded, *inferred}))
             raise InputError(reason, source="explore", hint=noted or hint)
@@ -476,6 +478,7 @@ class ProgramSubject:
             overlaps=overlaps_of(session.order),
             unknown_reads=ended.unknown or UNSET,
             state=ended.products.state,
+            reached=tuple(dict.fromkeys(ended.reached)),
         )
 
     def _is_of_mcp(self, tool: str) -> bool:

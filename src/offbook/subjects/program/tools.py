@@ -140,7 +140,7 @@ class McpStandIn:
     def check_reached(self) -> None:
         """Raise InputError if no run has reached a server here: it then calls the real ones."""
         if not self.hub.was_reached:
-            reason = "the program reached none of these MCP servers here, so that their tools run for real"
+            reason = "the program reached none of these MCP servers here, so their tools run for real"
             raise InputError(reason, source=self._config, hint=UNREACHED_HINT)
 
     def end_run(self, session: WireSession) -> SessionTools:

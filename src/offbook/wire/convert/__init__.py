@@ -1,1 +1,1 @@
-"""Recordings from what other tools have written, and recordings as HAR."""
+"""Imports other tools' recordings, and exports recordings as HAR."""

@@ -15,14 +15,14 @@ from offbook.wire.convert.trace import AnyRequestCall, Trace, Unmapped, read_eac
 KEY = "aimock"
 _ANSWERS = ("content", "toolCalls", "blocks", "error")
 _ORDER_CONDITIONS = frozenset(("userMessage", "sequenceIndex", "turnIndex", "hasToolResult", "model", "endpoint"))
-"""Conditions that say no more than the order of the fixtures does, in a conversation that runs as it did."""
+"""Conditions that only restate the fixtures' order in an unchanged conversation."""
 
 
 def read_fixtures(fixtures: list[Any]) -> Trace:
     """Return the answers of fixtures, in the order of the file.
 
-    A fixture does not have the whole request, so that its answer is for any request. Fixtures of other endpoints than
-    chat, and those with conditions that an order cannot stand for, are not mapped.
+    A fixture lacks the whole request, so its answer fits any request. Fixtures of other endpoints than chat, and
+    fixtures with conditions beyond their order, are not mapped.
     """
     return read_each(fixtures, "fixture", _read_fixture, otherwise="not a fixture as aimock reads it")
 

@@ -26,7 +26,7 @@ _EXTRA = ("top_p", "top_k", "frequency_penalty", "presence_penalty", "seed")
 
 
 def read_span(span: Span) -> TracedModelCall | TracedToolCall | Unmapped | None:
-    """Return the call of a span, why it cannot be mapped, or None for a span that only encloses calls."""
+    """Return the call of a span, the reason why it cannot be mapped, or None for a span that only encloses calls."""
     place = f"span {span.name!r} ({span.id[1]})"
     fields = dict(span.attributes)
     for event in span.events:
@@ -77,7 +77,7 @@ def _model_call(span: Span, fields: JsonObject, place: str) -> TracedModelCall |
 
 
 def _provider(fields: JsonObject) -> str:
-    """Return our name of a provider. Those that we do not know mostly speak the protocol of OpenAI."""
+    """Return our name of a provider. Unknown providers mostly speak OpenAI's protocol."""
     name = str(fields.get("gen_ai.provider.name") or fields.get("gen_ai.system") or "")
     if fields.get("openai.api.type") == "responses":
         return "openai_responses"
@@ -100,7 +100,7 @@ def _messages(span: Span, fields: JsonObject) -> tuple[list[JsonObject], JsonObj
 
 
 def _plain_messages(message: JsonObject) -> Iterator[JsonObject]:
-    """Yield a message with parts in the shape of OpenAI's chat. Each result of a tool is a message of its own there."""
+    """Yield a message of parts in the shape of OpenAI's chat, where each tool result is a separate message."""
     parts = message["parts"]
     results = [part for part in parts if part["type"] == "tool_call_response"]
     for part in results:

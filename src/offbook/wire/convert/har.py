@@ -33,7 +33,7 @@ from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import Frame, HttpResponse, encode_exchange, recorded_response
 
 OWN_FIELD = "_offbook"
-"""The field for data that HAR has no field for. Other tools ignore fields that start with `_`."""
+"""The field for data without a HAR field. Other tools ignore fields that start with `_`."""
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _NO_MOMENT = "1970-01-01T00:00:00.000Z"
 
@@ -87,7 +87,7 @@ def _call(entry: JsonObject, place: str) -> HttpCall:
 
 
 def _own_fields(entry: JsonObject) -> JsonObject:
-    """Return what an export of ours has noted, as far as it has the right types."""
+    """Return the fields that our own export added, if they have the right types."""
     own = entry.get(OWN_FIELD)
     own = own if isinstance(own, dict) else {}
     texts = {name: own[name] for name in ("key", "request_hash", "recorded_at") if isinstance(own.get(name), str)}
@@ -125,7 +125,7 @@ def _posted(data: JsonObject | None) -> bytes:
 
 
 def _frames(body: bytes, own: JsonObject, at_ms: float) -> Iterator[Frame]:
-    """Yield the pieces of a body at the times that an export of ours has noted, and what is left at `at_ms`."""
+    """Yield the pieces of a body at the times noted by our own export, and the rest at `at_ms`."""
     for noted_ms, length in own.get("frames", ()):
         yield float(noted_ms), body[:length]
         body = body[length:]

@@ -1,4 +1,4 @@
-"""Model and tool calls in spans that follow OpenInference's conventions, as Phoenix and other tools collect them."""
+"""Model and tool calls in spans that follow OpenInference's conventions, such as those of Phoenix."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_span(span: Span) -> bool:
 
 
 def read_span(span: Span) -> TracedModelCall | TracedToolCall | Unmapped | None:
-    """Return the call of a span, why it cannot be mapped, or None for a span that only encloses calls."""
+    """Return the call of a span, the reason why it cannot be mapped, or None for a span that only encloses calls."""
     place = f"span {span.name!r} ({span.id[1]})"
     kind = str(span.attributes[_KIND]).upper()
     if kind in _ENCLOSING:
@@ -89,7 +89,7 @@ def _sent_body(span: Span) -> JsonObject:
 
 
 def _sent_request(span: Span, provider: str) -> Request | None:
-    """Return the request as the client has sent it, which instrumentations of SDKs keep; None if they do not."""
+    """Return the client's request, if the instrumentation kept it; else None."""
     body = _sent_body(span)
     if not body.keys() & {"messages", "input", "contents"} or provider == "google":
         return None
@@ -150,7 +150,7 @@ def _nested(attributes: JsonObject, prefix: str) -> JsonObject:
 
 
 def _items(numbered: Any) -> list[Any]:
-    """Return the values of an object whose names are numbers, in their order."""
+    """Return the values of an object with numeric names, in order."""
     if not isinstance(numbered, dict):
         return []
     return [numbered[name] for name in sorted(numbered, key=lambda name: (len(name), name)) if name.isdigit()]

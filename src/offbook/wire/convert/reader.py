@@ -1,4 +1,4 @@
-"""Reads files that other tools have written: recognises their kind by their content, and returns their calls."""
+"""Reads other tools' files: detects the format from the content, and returns the calls."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _HINT = "a HAR archive, a cassette of vcrpy, fixtures of aimock, or spans as JSO
 
 
 def read_traces(paths: Sequence[str], *, kind: TraceKind | None = None) -> Trace:
-    """Return the calls of files, which are of the given kind, or of the one that the content of each shows.
+    """Return the calls of files in the given format, or in the format that each file's content shows.
 
-    Spans of all files are read together, since their log records may be in a file of their own.
+    Spans of all files are read together, because their log records may be in a separate file.
 
     Raises:
-        InputError: a file cannot be read, is larger than 256 MiB, or is of no known kind.
+        InputError: a file cannot be read, is larger than 256 MiB, or has an unknown format.
     """
     traces, telemetry = list[Trace](), list[JsonObject]()
     for path in paths:
@@ -67,7 +67,7 @@ def read_traces(paths: Sequence[str], *, kind: TraceKind | None = None) -> Trace
 
 
 def _placed(trace: Trace, path: str) -> Trace:
-    """Return a trace whose places name their file, where there are several."""
+    """Return a trace whose places name the file, if there are several files."""
     if not path:
         return trace
     calls = tuple(replace(call, place=f"{path}: {call.place}") for call in trace.calls)
@@ -75,7 +75,7 @@ def _placed(trace: Trace, path: str) -> Trace:
 
 
 def _documents(data: bytes, source: str) -> list[Any]:
-    """Return the JSON values of a file, one after the other, or the one of a YAML file."""
+    """Return a file's consecutive JSON values, or its single YAML value."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -102,7 +102,7 @@ def _json_values(text: str, source: str) -> Iterator[Any]:
 
 
 def _yaml_value(text: str, source: str) -> Any:
-    """Return the value of a YAML file. Its tags can make text and bytes, and nothing else."""
+    """Return the value of a YAML file. Its tags can create only text and bytes."""
     try:
         depth = 0
         for event in yaml.parse(text, Loader=_Loader):  # parsing does not recurse, as building values does
@@ -154,7 +154,7 @@ def _fixtures(value: Any) -> list[Any] | None:
 
 
 def _flat(documents: list[Any]) -> list[JsonObject]:
-    """Return the documents of a file of spans, in which a list holds several."""
+    """Return the documents of a file of spans. A list holds several."""
     return [each for document in documents for each in (document if isinstance(document, list) else [document])]
 
 

@@ -206,7 +206,7 @@ def _openinference_model(request: Request, exchange: Exchange, provider: str) ->
 
 
 def _numbered_messages(prefix: str, messages: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes of messages, whose names have their places."""
+    """Yield the attributes of messages, with their positions in the names."""
     for number, message in enumerate(messages):
         place = f"{prefix}.{number}.message"
         yield f"{place}.role", message["role"]

@@ -15,16 +15,16 @@ from offbook.wire.convert.trace import Unmapped
 
 
 class SpanEvent(Struct, frozen=True):
-    """An event of a span, or a log record that belongs to it. `fields` are its attributes and its body."""
+    """An event of a span, or a log record of one. `fields` holds its attributes and its body."""
 
     name: str
     fields: JsonObject
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """A span. `error` is the message of its status if that is an error; times are in ms since 1970.
+    """A span. `error` is the message of an error status; times are in ms since 1970.
 
-    `recorded_at` is the moment of its end, as recordings write it.
+    `recorded_at` is the span's end in the format of recordings.
     """
 
     id: tuple[str, str]
@@ -50,7 +50,7 @@ def is_telemetry(value: Any) -> bool:
 
 
 def collect_spans(documents: Iterable[JsonObject]) -> tuple[list[Span], list[Unmapped]]:
-    """Return spans with the log records that belong to them, in the order in which they began, and what is neither."""
+    """Return spans in the order of their start with their log records, and everything else."""
     spans, records, unmapped = _collect(documents)
     whole = [replace(span, events=span.events + tuple(records.pop(span.id, ()))) for span in spans]
     unmapped += [
@@ -162,7 +162,7 @@ def _printed_ms(moment: str) -> float:
 
 
 def json_value(value: Any) -> Any:
-    """Return an attribute that is JSON in a string as its value, and any other as it is."""
+    """Return an attribute with JSON text as its value, and any other attribute unchanged."""
     if not isinstance(value, str):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Calls that other tools have written down, converted to a recording, and recorded requests as HTTP requests."""
+"""Converts other tools' calls to a recording, and recorded requests to HTTP requests."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from offbook.wire.request import HttpRequest, ParsedRequest, credentials_of, ori
 from offbook.wire.response import Frame
 
 _MODEL_HOSTS = frozenset(urlsplit(vendor.base_url).hostname for vendor in VENDORS.values() if vendor.needs_key)
-"""Hosts that serve nothing but models; Ollama's is this machine."""
+"""Hosts that serve only models. Ollama's is this machine."""
 _MODEL_CALLS = frozenset(("generate", "embed", "count_tokens"))
 
 
 class Unmapped(Struct, frozen=True):
-    """A part of a file that has no equivalent in the other format, and why."""
+    """A part of a file without an equivalent in the other format, and the reason."""
 
     place: str
     reason: str
@@ -56,7 +56,7 @@ class HttpCall(Struct, frozen=True, kw_only=True):
 
 
 class TracedModelCall(Struct, frozen=True, kw_only=True):
-    """A model call of which the messages are known, but not the bytes. `provider` is one of ours."""
+    """A model call with known messages but unknown bytes. `provider` is one of ours."""
 
     place: str
     provider: str
@@ -67,7 +67,7 @@ class TracedModelCall(Struct, frozen=True, kw_only=True):
 
 
 class AnyRequestCall(Struct, frozen=True, kw_only=True):
-    """A model call of which only the answer is known: it answers any request, in the order of the file."""
+    """A model call with only a known answer. It answers any request, in the order of the file."""
 
     place: str
     key: str
@@ -86,7 +86,7 @@ AnyCall: TypeAlias = HttpCall | TracedModelCall | AnyRequestCall | TracedToolCal
 
 
 class Trace(Struct, frozen=True):
-    """The calls in a file, in order, and what of it is not one. `enclosing` counts spans that add nothing to calls."""
+    """The calls of a file in order, and its unmapped parts. `enclosing` counts spans that add nothing to calls."""
 
     calls: tuple[AnyCall, ...]
     unmapped: tuple[Unmapped, ...] = ()
@@ -96,9 +96,9 @@ class Trace(Struct, frozen=True):
 def read_each(
     items: Sequence[Any], noun: str, read: Callable[[Any, str], AnyCall | Unmapped], *, otherwise: str
 ) -> Trace:
-    """Return the calls of the items of a file: `read` returns one of an item at a place, or why it has none.
+    """Return the calls of a file's items. `read` returns the call of an item at a place, or the reason for having none.
 
-    An item that is not as `read` expects is not mapped, for a reason that begins with `otherwise`.
+    An item of an unexpected shape is not mapped; the reason begins with `otherwise`.
     """
     calls, unmapped = list[AnyCall](), list[Unmapped]()
     for number, item in enumerate(items, 1):
@@ -114,7 +114,7 @@ def read_each(
 
 
 def record_trace(trace: Trace, document: Document, *, redactor: Redactor) -> list[Unmapped]:
-    """Add the calls of a trace to a recording, without secrets, and return what could not be mapped."""
+    """Add the calls of a trace to a recording, without secrets, and return the unmapped parts."""
     unmapped, prices = list(trace.unmapped), PriceTable.default()
     for call in trace.calls:
         try:
@@ -169,7 +169,7 @@ def _exchange_of(call: HttpCall, parsed: ParsedRequest, prices: PriceTable) -> E
 
 
 class _TraceClock:
-    """The time of a call that is over, in ms since it began."""
+    """The time since the start of a finished call, in ms."""
 
     now_ms = 0.0
 
@@ -221,8 +221,9 @@ def http_request_of(request: Request, provider: str, *, protocol: str = "") -> H
 
 
 def ended_at(started: str, duration_ms: float) -> str:
-    """Return the moment when a call ended that started at an ISO 8601 moment, as recordings write it; empty if it is
-    not one."""
+    """Return the end of a call that started at an ISO 8601 moment, in the format of recordings, or "" for an invalid
+    moment.
+    """
     try:
         moment = datetime.fromisoformat(started)
         ended = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
@@ -242,7 +243,7 @@ def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def in_order(document: Document) -> list[tuple[str, Exchange]]:
-    """Return the exchanges in the order in which they were recorded; those without a moment come first."""
+    """Return the exchanges in the order of recording. Those without a time come first."""
     return sorted(document, key=lambda item: item[1].recorded_at or "")
 
 
@@ -273,7 +274,7 @@ def recorded_request(exchange: Exchange) -> tuple[str, HttpRequest]:
 
 
 def provider_of(exchange: Exchange) -> str:
-    """Return our name of the provider in whose protocol an exchange was recorded."""
+    """Return our name of the provider whose protocol an exchange was recorded in."""
     if exchange.wire is not None:
         return PROVIDER_NAMES[exchange.wire.protocol]
     return exchange.provider if exchange.provider in CODEC_NAMES else "openai"

@@ -52,7 +52,7 @@ def _text(value: Any) -> str:
 
 
 def _body(body: Any) -> bytes:
-    """Return a body: text, bytes, or an object that holds one of them."""
+    """Return a body: text, bytes, or an object that holds either."""
     if isinstance(body, dict):
         if "base64_string" in body:
             return b64decode(body["base64_string"], validate=True)

@@ -1,1 +1,1 @@
-"""Interception: answers programs that no base URL moves, as their proxy, and clients of this process where they are."""
+"""Interception: answers programs that ignore base URLs as their proxy, and clients of this process directly."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def replace_connect(aiohttp: Any, find: Callable[[str, int | None], InProcessClients | None]) -> Callable[[], None]:
-    """Have `find` say what answers the connections of this library, and return what undoes that."""
+    """Let `find` choose the source of this library's answers, and return the function that undoes that."""
     connector = aiohttp.BaseConnector
     connect = connector.connect
 
@@ -38,7 +38,7 @@ def replace_connect(aiohttp: Any, find: Callable[[str, int | None], InProcessCli
 
 
 class MemoryTransport(asyncio.Transport):
-    """The transport of a connection that has no socket: what is written is a request, and its answer is received."""
+    """The transport of a connection without a socket: writes are a request, and reads its answer."""
 
     def __init__(self, protocol: Any, answers: InProcessClients, *, origin: str) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class MemoryTransport(asyncio.Transport):
         self._answering = asyncio.get_running_loop().create_task(self._answer())
 
     async def _answer(self) -> None:
-        """Have the request answered, and end the connection as the answer says."""
+        """Have the request answered, and end the connection as the answer does."""
         import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
 
         try:

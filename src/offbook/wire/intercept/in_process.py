@@ -1,7 +1,7 @@
-"""Interception in this process: requests of HTTP clients, wherever they were made, go to a stand-in without a socket.
+"""Interception in this process: HTTP clients' requests go to a stand-in without a socket.
 
-The methods by which httpx, httpx2, requests and aiohttp send a request are replaced while something is intercepted: in
-the libraries that are loaded, and in the others when they are.
+While something is intercepted, the sending methods of httpx, httpx2, requests and aiohttp are replaced, in loaded
+libraries at once and in others when they load.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from offbook.wire.intercept.requests_client import replace_send
 from offbook.wire.transport import is_upstream_call, transport_type
 
 FindAnswers: TypeAlias = Callable[[str, int | None], InProcessClients | None]
-"""Returns what answers a request to a host and port; None sends it over the network."""
+"""Returns the source of answers for a host and port; None sends the request over the network."""
 
 Undo: TypeAlias = Callable[[], None]
 
 
 class InProcessInterception:
-    """Has `answers` answer all requests of this process to the hosts of vendors, and to `hosts`, until `close`.
+    """Lets `answers` answer all requests of this process to vendors' hosts, and to `hosts`, until `close`.
 
-    That is the end of the block if it is used in one. What is intercepted later comes first. Any thread may use it.
+    Used as a block, it closes at the block's end. The latest interception takes precedence. Any thread may use it.
 
     Raises:
         InputError: an item of `hosts` is not a host.
@@ -42,7 +42,7 @@ class InProcessInterception:
         _ACTIVE.add(self)
 
     def close(self) -> None:
-        """Intercept nothing more. Safe to call twice."""
+        """End the interception. Safe to call twice."""
         _ACTIVE.remove(self)
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class _ActiveInterceptions:
                 self._patches = None
 
     def find(self, host: str, port: int | None) -> InProcessClients | None:
-        """Return what answers requests to a host, by the latest interception of it; None if nothing does."""
+        """Return the answers of the latest interception of a host, or None."""
         if is_upstream_call.get():
             return None
         latest = (each for each in reversed(self._interceptions) if each.hosts.matches(host.lower(), port))
@@ -85,7 +85,7 @@ _ACTIVE = _ActiveInterceptions()
 
 
 class _Patches(importlib.abc.MetaPathFinder):
-    """The replaced methods of the libraries that are loaded. Each library is changed when it is loaded."""
+    """The replaced methods of the loaded libraries. Each library is changed when it loads."""
 
     def __init__(self, find: FindAnswers) -> None:
         self._find = find
@@ -133,7 +133,7 @@ class _NotifyingLoader(importlib.abc.Loader):
 
 
 def _replace_in_httpx(library: Any, find: FindAnswers) -> Undo:
-    """Replace the methods of the transports of httpx or httpx2, which every client has unless it is given another."""
+    """Replace the methods of httpx's or httpx2's transports, which every client has by default."""
     send, send_async = library.HTTPTransport.handle_request, library.AsyncHTTPTransport.handle_async_request
 
     def handle_request(self: Any, request: Any) -> Any:

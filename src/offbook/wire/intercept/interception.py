@@ -17,7 +17,6 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
@@ -26,6 +25,7 @@ from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
+from offbook.private_folder import PrivateFolder
 from offbook.vendors import VENDORS, upstreams_from_environment
 from offbook.wire.server.access import is_loopback_name, new_token
 
@@ -40,12 +40,11 @@ _HINT = "a host without a scheme, like api.example.org or *.example.org; api.exa
 
 
 class InterceptedHosts:
-    """The hosts whose requests are answered: those of all vendors, of the addresses in `environment`, and `added`.
+    """The intercepted hosts: those of all vendors, of the addresses in `environment`, and `added`.
 
-    An item of `added` is a host, or a pattern like `*.example.org`, and may name the URL that its calls are recorded
-    from instead of the host itself: `llm.example.org=http://127.0.0.1:8000`. With a port, `127.0.0.1:8000`, it is for
-    that port alone. Programs reach hosts of this machine without a proxy; of those, only what is added is intercepted,
-    unless `includes_this_machine`.
+    An item of `added` is a host, or a pattern like `*.example.org`, and may name a URL to record from:
+    `llm.example.org=http://127.0.0.1:8000`. With a port, `127.0.0.1:8000`, it is for that port only. Programs reach
+    this machine without a proxy; of its hosts, only added ones are intercepted, unless `includes_this_machine`.
 
     Raises:
         InputError: an item is not a host.
@@ -70,7 +69,7 @@ class InterceptedHosts:
 
     @property
     def domains(self) -> list[str]:
-        """The domains and addresses that all intercepted hosts are in; empty if a pattern is in none."""
+        """The domains and addresses of all intercepted hosts; empty if a pattern is in none."""
         found = dict.fromkeys(_domain(pattern.rpartition(":")[0] or pattern) for pattern in self._patterns)
         return [] if "" in found else list(found)
 
@@ -88,7 +87,7 @@ class InterceptedHosts:
 
 
 def _domain(pattern: str) -> str:
-    """Return the domain that all hosts of a pattern are in: what follows its last label with a `*`."""
+    """Return the domain of all hosts of a pattern: the part after its last label with a `*`."""
     *_, rest = ["", *re.split(r"(?:^|\.)[^.]*\*[^.]*(?:\.|$)", pattern)]
     return rest
 
@@ -117,26 +116,28 @@ def _is_origin(url: str) -> bool:
 
 
 MAX_CONTEXTS = 256
-"""For how many hosts certificates are kept. A pattern like `*.example.org` stands for any number."""
+"""The number of hosts whose certificates are kept. A pattern like `*.example.org` matches any number."""
 
 
 # The key of an authority would let its holder read the TLS of everyone who trusts it. So each run makes one, keeps the
 # key in memory, and gives only the certificate to the programs that it starts. Nothing is added to the trust store of
 # the system, and the authority is worthless when the run has ended.
 class Authority:
-    """A certificate authority for one run. `pem` is its certificate; its key is in the memory of this process alone.
+    """A certificate authority for one run. `pem` is its certificate; its key stays in this process's memory.
 
-    It is valid for a day, for certificates of hosts alone, and if `domains` are given, for hosts in these.
+    It is valid for a day, for host certificates only and, given `domains`, for their hosts only.
 
     Raises:
-        InputError: the packages that it needs are not installed.
+        InputError: the required packages are not installed.
     """
 
     def __init__(self, domains: Sequence[str] = ()) -> None:
         try:
             import trustme  # noqa: PLC0415 - only interception needs it
         except ImportError:
-            hint = "pip install 'offbook[intercept]'"
+            from offbook.installed import install_hint  # noqa: PLC0415
+
+            hint = install_hint("intercept")
             raise InputError("interception needs the package trustme", source="--intercept", hint=hint) from None
         self._authority = trustme.CA.from_pem(*_new_authority(domains))
         self.pem: bytes = self._authority.cert_pem.bytes()
@@ -144,7 +145,7 @@ class Authority:
         self._lock = Lock()
 
     def context_for(self, host: str) -> ssl.SSLContext:
-        """Return what a server needs to be `host` for clients that trust this authority. It speaks HTTP/1.1 alone.
+        """Return the TLS context for `host`, for clients that trust this authority. It speaks only HTTP/1.1.
 
         Raises:
             ValueError: no certificate can name the host.
@@ -163,7 +164,7 @@ class Authority:
 
 VALID = timedelta(days=1)
 SKEW = timedelta(hours=1)
-"""How far behind the clock of a client may be, such as that of a container."""
+"""The tolerated delay of a client's clock, such as a container's."""
 
 
 def _new_authority(domains: Sequence[str]) -> tuple[bytes, bytes]:
@@ -216,8 +217,9 @@ def _subtree(domain: str) -> x509.GeneralName:
 
 @contextmanager
 def _readable_path(leaf: trustme.LeafCert) -> Iterator[str]:
-    """Give the key and the certificates of a host a path, which is all that OpenSSL reads: of a file in memory where
-    the system has such, else in a private folder that is removed at once."""
+    """Give a host's key and certificates a path, because OpenSSL reads only files: in memory if the system supports it,
+    else in a private folder that is removed at once.
+    """
     pem = leaf.private_key_and_cert_chain_pem
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("offbook", os.MFD_CLOEXEC)
@@ -227,7 +229,7 @@ def _readable_path(leaf: trustme.LeafCert) -> Iterator[str]:
         finally:
             os.close(file)
     else:
-        with TemporaryDirectory(prefix="offbook-") as folder, pem.tempfile(folder) as path:
+        with PrivateFolder() as folder, pem.tempfile(folder) as path:
             yield path
 
 
@@ -246,12 +248,12 @@ class NetworkTally(Struct, frozen=True):
 
 
 class Interception:
-    """Decides what the proxy of one run does with the connections of its programs.
+    """Decides about the connections of one run's programs at the proxy.
 
-    Requests to `hosts` are answered, in TLS by certificates of an authority that is made here; None answers none. Other
-    connections pass untouched, or are refused if it `blocks_network`; this machine stays reachable. `environment` may
-    name a proxy that others pass through. `token` is the password of its clients. The counters name hosts, with their
-    ports: `passed`, `refused`, and `distrusted`, whose clients did not accept our certificate.
+    Requests to `hosts` are answered, in TLS by certificates of a new authority; None answers none. Other connections
+    pass untouched, or are refused if it `blocks_network`; this machine stays reachable. `environment` may name a proxy
+    for passing connections. `token` is the password of its clients. The counters name hosts with ports: `passed`,
+    `refused`, and `distrusted`, whose clients rejected our certificate.
 
     Raises:
         InputError: a package is missing.
@@ -272,11 +274,11 @@ class Interception:
 
     @property
     def tally(self) -> NetworkTally:
-        """The counts of connections so far."""
+        """The connection counts so far."""
         return NetworkTally(dict(self.passed), dict(self.refused), dict(self.distrusted))
 
     def decide(self, host: str, port: int) -> Decision:
-        """Say what happens to a connection to a host, and count it unless it is answered."""
+        """Decide about a connection to a host, and count it unless it is answered."""
         if self.hosts is not None and self.hosts.matches(host, port):
             return "answer"
         if self.blocks_network and not is_loopback_name(host):
@@ -286,10 +288,10 @@ class Interception:
         return "pass"
 
     def session_of(self, credentials: str, *, client: tuple[str, int], server: tuple[str, int]) -> str | None:
-        """Return the session of a client of this run; None if it is not one.
+        """Return the session of a client of this run, or None for other clients.
 
-        It proves that by its `credentials`, a `proxy-authorization`. A client without any, like Java's, is known by
-        its process, which has our token in its environment.
+        A client proves itself by its `credentials`, a `proxy-authorization`. One without any, like Java's, is
+        recognised by its process, which has our token in its environment.
         """
         if not credentials:
             known = proxy_user(self.token, client=client, server=server)
@@ -310,14 +312,14 @@ def _session_name(user: str) -> str:
 
 _ESTABLISHED = "01"
 _TABLES = {"tcp": False, "tcp6": True}
-"""The tables of connections, and whether their addresses are those of IPv6."""
+"""The tables of connections, and whether their addresses are IPv6."""
 
 
 def proxy_user(token: str, *, client: tuple[str, int], server: tuple[str, int]) -> str | None:
-    """Return the user, before `token` in a URL of its environment, of the process at the `client` end of a connection.
+    """Return the user before `token` in a URL of the environment of the process at a connection's `client` end.
 
-    None if it has no such URL. Only what we start has it, and its children, and no other process knows the token. Only
-    Linux shows this.
+    None if there is no such URL. Only processes that we start, and their children, know the token. Only Linux shows
+    this.
     """
     if sys.platform != "linux":
         return None
@@ -327,7 +329,7 @@ def proxy_user(token: str, *, client: tuple[str, int], server: tuple[str, int]) 
 
 
 def _socket_link(client: tuple[str, int], server: tuple[str, int]) -> str | None:
-    """Return what a process that holds the socket has in its `fd` folder."""
+    """Return the entry of the socket in a process's `fd` folder."""
     for table, is_v6 in _TABLES.items():
         ends = [_hex_address(address, is_v6=is_v6) for address in (client, server)]
         with suppress(OSError):
@@ -351,7 +353,7 @@ def _hex_address(address: tuple[str, int], *, is_v6: bool) -> str:
 
 
 def _started_with(token: str) -> Iterator[tuple[Path, str]]:
-    """Yield the processes of this user whose environment has the token, and the user before it."""
+    """Yield this user's processes with the token in their environment, and the user before it."""
     pattern = re.compile(rb"//([^:/@\0]+):%b@" % re.escape(token.encode()))
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and int(process.name) != os.getpid():

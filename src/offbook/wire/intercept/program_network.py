@@ -60,7 +60,7 @@ class ProgramNetwork:
 
     @property
     def tally(self) -> NetworkTally | None:
-        """Counts of connections to other hosts; None if this process cannot see them."""
+        """Counts of connections to other hosts, or None if this process cannot see them."""
         return None if self.interception is None else self.interception.tally
 
     def environment_of(
@@ -68,7 +68,8 @@ class ProgramNetwork:
     ) -> dict[str, str]:
         """Return the environment of a program in a session of the server at `url`, with its `own` variables.
 
-        `plain` is its environment for a server without TLS. If it is intercepted, its own settings stay: it speaks TLS.
+        `plain` is its environment for a server without TLS. An intercepted program keeps its own settings, because it
+        speaks TLS.
         """
         if self._proxy is None:
             return {**plain, **own, **no_proxy_variables(self._environment)}
@@ -77,7 +78,7 @@ class ProgramNetwork:
         return {**base, **self._proxy.variables(own, url, session=session)}
 
     def aliases(self, *, session: str) -> dict[str, str]:
-        """Return what is another text in every run in the variables of a session, and what replaces it."""
+        """Return the run-specific texts in a session's variables, and their replacements."""
         return {} if self._proxy is None else self._proxy.aliases(session=session)
 
     def close(self) -> None:
@@ -104,7 +105,7 @@ BUNDLE_VARIABLES = (
     "GIT_SSL_CAINFO",
     "CARGO_HTTP_CAINFO",
 )
-"""The variables that name the only certificates that a client trusts: those of the system, and ours."""
+"""The variables that name the only certificates that a client trusts: the system's and ours."""
 
 ADDED_VARIABLES = ("NODE_EXTRA_CA_CERTS", "DENO_CERT")
 """Variables that name certificates that a client trusts in addition to its own."""
@@ -113,11 +114,10 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", r
 
 
 class ProxyEnvironment:
-    """The variables that lead the clients of a program to the proxy of a run.
+    """The variables that lead a program's clients to the proxy of a run.
 
-    They name files with certificates, in a private folder that `close` removes: the authority of the
-    run, and those that `environment` or the system names, so that hosts that are not intercepted are verified as
-    ever. No key is among them.
+    They name certificate files in a private folder that `close` removes: the authority of the run, and those named by
+    `environment` or the system, for hosts that are not intercepted. They contain no key.
     """
 
     def __init__(self, interception: Interception, environment: Mapping[str, str]) -> None:
@@ -151,7 +151,7 @@ class ProxyEnvironment:
         return variables | self._certificates
 
     def aliases(self, *, session: str) -> dict[str, str]:
-        """Return what is another text in every run, and what replaces it: credentials, and the folder of the files."""
+        """Return run-specific texts, and their replacements: credentials, and the folder of the files."""
         return {f"{self._credentials(session)}@": "", self._folder.name: "$CERTIFICATES"}
 
     def _credentials(self, session: str) -> str:
@@ -159,7 +159,7 @@ class ProxyEnvironment:
 
     @cached_property
     def _certificates(self) -> dict[str, str]:
-        """The files with certificates, by variable; none if nothing is intercepted."""
+        """The certificate files by variable, or none without interception."""
         authority = self._interception.authority
         if authority is None:
             return {}
@@ -185,7 +185,7 @@ class ProxyEnvironment:
 
 
 def _moved_variables(environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the variables with the base URLs of vendors whose address is not on this machine."""
+    """Return the base-URL variables of vendors whose address is not on this machine."""
     return frozenset(
         name
         for vendor in VENDORS.values()
@@ -217,12 +217,12 @@ def _trusted_pems(environment: Mapping[str, str]) -> Iterator[bytes]:
 
 
 def _pem_of(file: str | None) -> list[bytes]:
-    """Return what a file holds, if there is one; else its client could not read it either."""
+    """Return the contents of a file, or nothing: its client could not read it either."""
     return [Path(file).read_bytes()] if file and Path(file).is_file() else []
 
 
 def _java_trust_store(pems: bytes) -> bytes:
-    """Return certificates as a file that Java reads. Those that are malformed are left out."""
+    """Return certificates as a file that Java reads, without malformed ones."""
     from cryptography import x509  # noqa: PLC0415 - only interception needs it
     from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12  # noqa: PLC0415
 

@@ -29,7 +29,7 @@ _HOP_BY_HOP = (b"connection", b"proxy-authorization", b"proxy-connection", b"kee
 
 
 class ProxyRequest(Struct, frozen=True):
-    """A request to a proxy. `target` is empty for CONNECT; else it is the path, with the query."""
+    """A request to a proxy. `target` is empty for CONNECT; else it is the path with the query."""
 
     method: bytes
     host: str
@@ -60,12 +60,12 @@ def parse_proxy_head(head: bytes) -> ProxyRequest:
     """Parse a head without its empty line.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: it is malformed.
     """
     line, *fields = head.split(b"\r\n")
     method, target, version = line.split(b" ")
     if version not in (b"HTTP/1.1", b"HTTP/1.0"):
-        raise ValueError("the version is not one of HTTP/1")
+        raise ValueError("the version is not HTTP/1")
     headers = [_parse_field(field) for field in fields]
     if method == b"CONNECT":
         host, port = _parse_authority(target, default_port=None)
@@ -78,7 +78,7 @@ def parse_proxy_head(head: bytes) -> ProxyRequest:
 def _parse_field(field: bytes) -> tuple[bytes, bytes]:
     name, colon, value = field.partition(b":")
     if not colon or not _NAME.fullmatch(name) or b"\n" in value or b"\r" in value or b"\0" in value:
-        raise ValueError("a header is not one")
+        raise ValueError("a header is malformed")
     return name.lower(), value.strip(b" \t")
 
 
@@ -91,9 +91,9 @@ def _parse_authority(authority: bytes, *, default_port: int | None) -> tuple[str
 
 
 class InterceptedConnection(DirectConnection):
-    """A connection whose client takes us for the host `origin`. Its requests are those of a session.
+    """A connection whose client takes us for the host `origin`. Its requests belong to a session.
 
-    `origin` is where calls are recorded from. What arrives before `connection_made` waits: a client may send its first
+    Calls are recorded from `origin`. Data that arrives before `connection_made` waits: a client may send its first
     request with the end of the handshake.
     """
 
@@ -128,7 +128,7 @@ class InterceptedConnection(DirectConnection):
         self.scope[ORIGIN] = self._origin
 
     def _take_token(self) -> None:
-        """Leave the path as it is: that of another host. Who came by the proxy has proved to be of this run."""
+        """Keep the path, which is the other host's. The proxy has already authenticated the client."""
 
     def on_headers_complete(self) -> None:
         name = SESSION_HEADER.encode()
@@ -138,7 +138,7 @@ class InterceptedConnection(DirectConnection):
 
 
 class ProxyConnection(DirectConnection):
-    """A connection of a server that is also a proxy. Its first bytes show what it is.
+    """A connection of a server that is also a proxy. Its first bytes show the kind.
 
     Only clients of this run may use the proxy; others get a 407. Requests to an intercepted host are handled by
     `intercepted` as if they came to that host.
@@ -182,7 +182,7 @@ class ProxyConnection(DirectConnection):
             self._start(head, rest)
 
     def _start(self, head: bytes, rest: bytes) -> None:
-        """Do what the head asks for, if it may."""
+        """Execute the request in the head, if it is allowed."""
         self._is_proxied = True
         self.flow.pause_reading()
         try:
@@ -287,5 +287,5 @@ class ProxyConnection(DirectConnection):
         )
 
     def _forget(self) -> None:
-        """Leave the connections of the server: another protocol has the transport now, or it is closed."""
+        """Leave the server's connections: another protocol has the transport now, or it is closed."""
         self._open.connections.discard(self)

@@ -1,4 +1,4 @@
-"""Interception of requests: its adapters get responses from a stand-in, and raise what they raise over a socket."""
+"""Interception of requests: its adapters get responses from a stand-in, and raise the errors of a socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def replace_send(requests: Any, find: Callable[[str, int | None], InProcessClients | None]) -> Callable[[], None]:
-    """Have `find` say what answers the requests of this library, and return what undoes that."""
+    """Let `find` choose the source of this library's answers, and return the function that undoes that."""
     adapter_type = requests.adapters.HTTPAdapter
     send = adapter_type.send
 
@@ -90,7 +90,7 @@ def _body_of(request: Any) -> bytes:
 
 
 class _ResponseBody(io.RawIOBase):
-    """The body of a response as a file, which fails as a socket does: urllib3 knows those errors."""
+    """A response body as a file that fails like a socket, with errors known to urllib3."""
 
     def __init__(self, response: Any, transport: Any) -> None:
         self._response, self._transport, self._pieces = response, transport, self._read_pieces(response)

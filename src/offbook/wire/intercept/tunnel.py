@@ -12,7 +12,7 @@ MAX_ANSWER_BYTES = 64 * 1024
 
 
 class TunnelError(Exception):
-    """A host that cannot be reached, with the status that says so."""
+    """A host that cannot be reached, with the corresponding status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -20,10 +20,10 @@ class TunnelError(Exception):
 
 
 class TunnelEnd(asyncio.Protocol):
-    """One end of a tunnel: what it receives is written to the `other` transport, which waits if that is full.
+    """One end of a tunnel: it writes received data to the `other` transport, and waits if that is full.
 
-    A connection that it is made for is not read before `resume_reading`. If one side ends, the other direction stays
-    open until it ends as well. `peer` is the other end, when there is one.
+    A connection made for it is not read before `resume_reading`. If one side ends, the other direction stays open until
+    it also ends. `peer` is the other end, if any.
     """
 
     def __init__(self, other: asyncio.Transport, *, on_lost: Callable[[], object] = lambda: None) -> None:
@@ -61,7 +61,7 @@ class TunnelEnd(asyncio.Protocol):
 
 
 def join_ends(client: asyncio.Transport, host: asyncio.Transport, *, on_lost: Callable[[], object]) -> None:
-    """Pass bytes between two transports from now on. `on_lost` is called when that of the client is closed."""
+    """Pass bytes between two transports from now on. `on_lost` is called when the client's closes."""
     to_host, to_client = TunnelEnd(host, on_lost=on_lost), host.get_protocol()
     assert isinstance(to_client, TunnelEnd)
     to_host.peer, to_client.peer = to_client, to_host
@@ -73,9 +73,9 @@ def join_ends(client: asyncio.Transport, host: asyncio.Transport, *, on_lost: Ca
 async def open_tunnel(
     client: asyncio.Transport, host: str, port: int, *, scheme: str, environment: Mapping[str, str]
 ) -> asyncio.Transport:
-    """Connect to a host, through the proxy that `environment` names for the scheme if there is one.
+    """Connect to a host, through the proxy that `environment` names for the scheme, if any.
 
-    What arrives from there is written to `client`, from `join_ends` on.
+    Data from there is written to `client`, from `join_ends` on.
 
     Raises:
         TunnelError: it cannot be reached.
@@ -94,7 +94,7 @@ async def open_tunnel(
 
 
 def outer_proxy(scheme: str, host: str, environment: Mapping[str, str]) -> SplitResult | None:
-    """Return the proxy that clients use for a host, as they read it from `environment`; None if they use none."""
+    """Return the proxy that clients use for a host according to `environment`, or None."""
     names = (f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY")
     url = next(filter(None, map(environment.get, names)), "")
     excluded = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
@@ -138,7 +138,7 @@ async def _connect_through(proxy: SplitResult, client: asyncio.Transport, target
 
 
 class _ProxyGreeting(asyncio.Protocol):
-    """Reads the answer of a proxy to a CONNECT, and nothing behind it: a host that speaks first is refused."""
+    """Reads only a proxy's answer to a CONNECT. A host that speaks first is refused."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()

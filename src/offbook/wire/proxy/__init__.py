@@ -1,1 +1,1 @@
-"""The recording proxy: forwards calls to the real APIs and records what they answer."""
+"""The recording proxy: forwards calls to the real APIs and records their answers."""

@@ -1,4 +1,4 @@
-"""A fork of a recorded run: the first calls come from its recording, and the rest from the real APIs."""
+"""A fork of a recorded run: the first calls are answered from its recording, and the rest by the real APIs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from offbook.wire.response import HttpResponse
 from offbook.wire.session import CallAttempt, WireSession
 
 _MODEL_IN_PATH = re.compile(r"(?<=/models/)[^/:]+(?=:)|(?<=/model/)[^/]+(?=/)|(?<=/deployments/)[^/]+(?=/)")
-"""The model in a path of Gemini or Vertex AI, of Bedrock, whose models may have a colon, or of Azure."""
+"""The model in a path of Gemini, Vertex AI or Azure, or of Bedrock, whose models may have a colon."""
 
 
 class ForkedSession(WireSession):
     """Answers model calls from a recording, and leaves those from number `live_from` on to the real APIs.
 
-    Other requests go there only behind that, if the recording does not have them, and sessions over WebSocket never.
-    What it serves is copied by the `recorder`, so that the new recording has the whole run.
+    Other requests go there only after that, if they are not recorded, and WebSocket sessions never. The `recorder`
+    copies served exchanges, so the new recording has the whole run.
     """
 
     needs_numbers = True
@@ -54,7 +54,7 @@ class ForkedSession(WireSession):
 
 
 class ForkedTools(RecordedTools):
-    """Answers the tools of a forked run from the recording that it leaves, and copies what it serves."""
+    """Answers the tools of a forked run from the old recording, and copies the served exchanges."""
 
     def __init__(self, tape: Tape, *, recorder: Recorder) -> None:
         super().__init__(tape)
@@ -67,7 +67,7 @@ class ForkedTools(RecordedTools):
 
 
 def with_model(sent: SentRequest, model: str) -> SentRequest:
-    """Return a model call that asks another model, named in its body or its path, wherever its protocol has it.
+    """Return a model call for another model, named in its body or its path, as in its protocol.
 
     Raises:
         InputError: the request names no model.

@@ -1,4 +1,4 @@
-"""Records the response of a real API while a client reads it, and describes how an API failed."""
+"""Records a real API's response while a client reads it, and describes API failures."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ BAD_GATEWAY, GATEWAY_TIMEOUT = 502, 504
 
 
 def decompressor_for(content_encoding: str) -> Unpacker | None:
-    """Return what decompresses bodies of this encoding, or None if the encoding is another."""
+    """Return the decompressor of this encoding, or None if it is unknown."""
     encoding = content_encoding.strip().lower()
     return Unpacker(encoding) if encoding in INFLATED else None
 
 
 def describe_no_answer(captured: CapturedResponse, address: str) -> str:
-    """Say that nothing arrived from an address."""
+    """Describe a missing answer from an address."""
     in_time = " in time" if captured.answer.ending == "silence" else ""
     return f"no answer from {address}{in_time} ({captured.failure})"
 
 
 def describe_failure(exchange: Exchange, captured: CapturedResponse, address: str) -> str:
-    """Say how the API at an address failed; empty if it did not."""
+    """Describe how the API at an address failed, or return ""."""
     if captured.answer.status is None:
         return describe_no_answer(captured, address)
     if exchange.fault is None or captured.has_client_left:
@@ -53,7 +53,7 @@ def describe_failure(exchange: Exchange, captured: CapturedResponse, address: st
 
 
 def ending_of(error: Exception) -> ResponseEnding:
-    """Return how a response ended that raised this error of httpx2, of httpx, or ours."""
+    """Return the ending of a response that raised this error of httpx2, httpx or offbook."""
     names = {each.__name__ for each in type(error).__mro__}
     if "TimeoutException" in names:
         return "silence"
@@ -61,7 +61,7 @@ def ending_of(error: Exception) -> ResponseEnding:
 
 
 def describe_error(error: Exception) -> str:
-    """Describe an error; by its type alone unless it is a failure to connect, as its text may contain a header."""
+    """Describe an error only by its type, unless it is a connection failure: its text may contain a header."""
     import httpx2  # noqa: PLC0415 - loaded by then
 
     is_harmless = isinstance(error, httpx2.ConnectError) and bool(str(error))
@@ -69,10 +69,10 @@ def describe_error(error: Exception) -> str:
 
 
 async def decompressed(pieces: AsyncIterator[bytes], decompressor: Unpacker | None) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces of a body, decompressed.
+    """Yield the decompressed pieces of a body.
 
     Raises:
-        PackedBodyError: it is not compressed as its header says.
+        PackedBodyError: its compression differs from its header.
     """
     async for piece in pieces:
         data = piece if decompressor is None else decompressor.feed(piece)
@@ -81,11 +81,11 @@ async def decompressed(pieces: AsyncIterator[bytes], decompressor: Unpacker | No
 
 
 class ForwardedCall:
-    """A call that a real API answers: captures the response, records it once it has ended, and notes the call.
+    """A call that a real API answers: captures the response, records it at its end, and notes the call.
 
-    A fault planned for the call changes what the client gets, not what is recorded; a response that failed by itself
-    stays as it is. `address` names the API in messages. `guard` is held while the recorder and the session are used.
-    `credentials` are those of the request, which are not recorded wherever they appear. The `turn` is that of the call.
+    A fault planned for the call changes what the client gets, not the recording; a response that failed by itself is
+    unchanged. `address` names the API in messages. `guard` protects the recorder and the session. `credentials` of the
+    request are never recorded. `turn` is the call's right to be made.
 
     Raises:
         InputError: the call cannot be recorded under its step id.
@@ -117,7 +117,7 @@ class ForwardedCall:
     def start(self, status: int, headers: RawHeaders) -> RawHeaders:
         """Capture the head of the response, and return the headers for the client.
 
-        A packed body is passed on as it is, and unpacked only to be recorded.
+        A compressed body is forwarded unchanged, and unpacked only for recording.
         """
         encodings = [value for name, value in headers if name.lower() == b"content-encoding"]
         self._decompressor = decompressor_for(b", ".join(encodings).decode("latin-1"))

@@ -67,7 +67,7 @@ logger = logging.getLogger("offbook.wire")
 
 _LARGEST_STATUS = 599
 MAX_HELD_BYTES = 8 * 1024 * 1024
-"""The most of a response that is held until it has ended."""
+"""The size limit of a response held until its end."""
 _PATH_CHARS = "/:@!$&'()*+,;=~-._"
 
 
@@ -171,7 +171,7 @@ class Proxy:
         return session.answer(attempt)
 
     def forward_websocket(self, accepted: AcceptedCall, connection: WebSocketConnection) -> None:
-        """Open the session at the real API, and forward what both sides send."""
+        """Open the session at the real API, and forward both sides' messages."""
         from offbook.wire.websocket.live import LiveSession, UpstreamPlace  # noqa: PLC0415 - most clients use none
 
         assert accepted.attempt is not None
@@ -203,15 +203,15 @@ class Proxy:
 
 
 def _credentials(received: HttpRequest, sent: httpx2.Request) -> tuple[str, ...]:
-    """Return the credentials of the client, and those that are sent upstream instead."""
+    """Return the client's credentials, and those sent upstream instead."""
     return (*credentials_of(received), *credentials_of(replace(received, headers=dict(sent.headers), query="")))
 
 
 class StreamForwarder(ForwardedCall):
-    """Forwards the response of a real API to an ASGI `send`; if the call has a fault, it is captured only.
+    """Forwards a real API's response to an ASGI `send`, or only captures it if the call has a fault.
 
-    The response is recorded before the client can see its end, also if it breaks off, or if this is cancelled because
-    the client has left.
+    The response is recorded before the client sees its end, even if it breaks off, or if this is cancelled because the
+    client left.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class StreamForwarder(ForwardedCall):
         self._send = _discard if self.has_fault else send
 
     async def run(self, client: httpx2.AsyncClient, request: httpx2.Request) -> CapturedResponse:
-        """Send the request upstream. The caller must break off a response that is not complete."""
+        """Send the request upstream. The caller must break off an incomplete response."""
         try:
             ending, failure = await self._forward(client, request)
         except asyncio.CancelledError:
@@ -242,7 +242,7 @@ class StreamForwarder(ForwardedCall):
         return captured
 
     async def _forward(self, client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[ResponseEnding, str]:
-        """Forward the response, and return how it ended, and how it failed if it did."""
+        """Forward the response, and return its ending and its failure, if any."""
         import httpx2  # noqa: PLC0415
 
         try:
@@ -274,8 +274,9 @@ class StreamForwarder(ForwardedCall):
             await self._forward_body(head, decompressed(response.aiter_raw(), None))
 
     async def _forward_body(self, head: MutableMapping[str, Any], pieces: AsyncGenerator[bytes, None]) -> None:
-        """Forward each piece at once. One that a client may treat as the last is held until upstream has ended, and so
-        is the head of a response that is no stream: for many a client, the status of an error is the last it reads."""
+        """Forward each piece at once. A piece that a client may treat as the last is held until upstream has ended. So
+        is the head of an unstreamed response, because many clients read no further than an error's status.
+        """
         reader, held = _PieceReader(pieces), [head]
         try:
             if self._capture.is_streamed:
@@ -294,8 +295,9 @@ class StreamForwarder(ForwardedCall):
             await reader.close()
 
     async def _until_end(self, reader: _PieceReader) -> list[bytes]:
-        """Return what follows until upstream ends, and record the response then; or until the wait is over, or there is
-        much."""
+        """Return the data until upstream ends, and record the response then; or until the wait is over, or there is too
+        much data.
+        """
         loop = asyncio.get_running_loop()
         deadline_s, pieces = loop.time() + self._end_wait_s, list[bytes]()
         while sum(map(len, pieces)) < MAX_HELD_BYTES and await reader.is_ready(deadline_s - loop.time()):
@@ -315,7 +317,7 @@ class StreamForwarder(ForwardedCall):
             raise
 
     def _error_response(self, captured: CapturedResponse) -> HttpResponse | None:
-        """Return an error that names the upstream server if it did not answer, but nothing of the request."""
+        """Return an error that names an upstream server that did not answer, and nothing of the request."""
         if captured.answer.status is not None or captured.has_client_left:
             return super()._error_response(captured)
         route = self._attempt.parsed.route
@@ -336,19 +338,19 @@ def _is_bodiless(response: httpx2.Response) -> bool:
 
 
 class _PieceReader:
-    """Reads pieces one ahead, so that somebody can wait for the next one, give up, and read on."""
+    """Reads pieces one ahead, so a caller can wait for the next one, give up, and continue later."""
 
     def __init__(self, pieces: AsyncGenerator[bytes, None]) -> None:
         self._pieces = pieces
         self._upcoming = self._read()
 
     async def is_ready(self, wait_s: float) -> bool:
-        """Wait, and return whether there is a next piece, or the end, that was read without an error."""
+        """Wait, and return whether the next piece, or the end, was read without an error."""
         await asyncio.wait([self._upcoming], timeout=max(wait_s, 0.0))
         return self._upcoming.done() and self._upcoming.exception() is None
 
     async def take(self) -> bytes | None:
-        """Return the next piece; None at the end."""
+        """Return the next piece, or None at the end."""
         piece = await self._upcoming
         if piece is not None:
             self._upcoming = self._read()

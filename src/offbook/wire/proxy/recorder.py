@@ -50,13 +50,14 @@ def is_last_frame(frame: bytes) -> bool:
 
 
 MAX_KEPT_BYTES = 64 * 1024 * 1024
-"""The size of the largest response that is captured; larger ones are forwarded only."""
+"""The size of the largest captured response. Larger ones are only forwarded."""
 
 
 class CapturedResponse(Struct, frozen=True):
-    """A response of a real API, as far as it arrived; its frames are due when they arrived.
+    """A real API's response as far as it arrived; its frames are due at their arrival times.
 
-    Without a status nothing arrived, and `failure` says why. `has_client_left` if the client did not wait for the end.
+    Without a status nothing arrived, and `failure` has the reason. `has_client_left` if the client did not wait for the
+    end.
     """
 
     answer: HttpResponse
@@ -104,7 +105,7 @@ class ResponseCapture:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the body is larger than any that is recorded."""
+        """Whether the body is too large to be recorded."""
         return self._captured_bytes > MAX_KEPT_BYTES
 
     def end(self, ending: ResponseEnding, *, failure: str = "", has_client_left: bool = False) -> CapturedResponse:
@@ -153,9 +154,9 @@ class WireRecorder(Recorder):
         credentials: Iterable[str] = (),
         turn: CallTurn = OWN_TURN,
     ) -> RecordedExchange | None:
-        """Record the response to a call. Nothing is recorded, and None returned, if it is too large or nothing came.
+        """Record the response to a call. Return None without recording if it is too large or empty.
 
-        `credentials` are those that the call was made with: they are secret, whatever their shape.
+        `credentials` of the call are secret in any form.
 
         Raises:
             RecordingWriteError: the exchange cannot be written.
@@ -211,7 +212,7 @@ _TRUNCATED_ENDINGS: dict[ResponseEnding, TruncateEnding] = {
 
 
 class _DecodedAnswer(Struct, frozen=True):
-    """What a captured response decodes to: the response, its timed pieces, and how it failed if it did."""
+    """A captured response, decoded: the response, its timed pieces, and its failure, if any."""
 
     response: Response
     chunks: list[TimedPiece] | None = None
@@ -219,7 +220,7 @@ class _DecodedAnswer(Struct, frozen=True):
 
 
 def provider_name_of(parsed: ParsedRequest) -> str:
-    """Return the name of a call's provider in recordings; for plain HTTP, that of the vendor."""
+    """Return the provider's name of a call in recordings; for plain HTTP, the vendor's."""
     codec = parsed.route.codec
     return parsed.route.vendor if codec is None else PROVIDER_NAMES[codec.name]
 
@@ -227,7 +228,7 @@ def provider_name_of(parsed: ParsedRequest) -> str:
 def build_exchange(
     parsed: ParsedRequest, captured: CapturedResponse, *, prices: PriceTable, made_at: datetime | None = None
 ) -> Exchange:
-    """Build the exchange that is recorded, at the prices of when the call was `made_at`.
+    """Build the exchange to record, at the prices of the moment `made_at`.
 
     Bytes that its codec cannot decode are recorded with a fault.
     """
@@ -246,7 +247,9 @@ def build_exchange(
 
 
 def _without_packed_body(captured: CapturedResponse) -> CapturedResponse:
-    """Return a response whose body is still compressed with a note instead: nobody can search it for secrets."""
+    """Return a response with a note in place of a body that is still compressed, because it cannot be searched for
+    secrets.
+    """
     answer = captured.answer
     encoding = answer.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity") or not answer.frames:
@@ -325,7 +328,7 @@ def _decode_whole(answer: HttpResponse, codec: Codec) -> _DecodedAnswer:
 
 
 def _unreadable_error(answer: HttpResponse, codec: Codec) -> MalformedResponseError:
-    """Return the error for bytes that made a codec fail, which must not keep them from being forwarded."""
+    """Return the error for bytes that a codec cannot decode. They are forwarded nevertheless."""
     logger.exception("a response of %s could not be decoded; its bytes are recorded", codec.name)
     return MalformedResponseError("unreadable", raw=answer.content.decode("utf-8", "replace"))
 

@@ -1,4 +1,4 @@
-"""Where the real APIs are: base URLs and keys by vendor, the requests that are sent there, and their headers."""
+"""The addresses of the real APIs: base URLs and keys by vendor, and the requests and headers sent there."""
 
 from __future__ import annotations
 
@@ -25,24 +25,23 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 10.0
 
 MAX_DECODED = 5
-"""How often a path is decoded to see where it leads. One that is encoded more often is refused."""
+"""The number of decodings of a path to see where it leads. A path encoded more often is refused."""
 
 
 ORIGIN = "offbook.origin"
-"""The key of an ASGI scope that holds the server that an intercepted request was sent to, as a URL without a path."""
+"""The key of an ASGI scope for the server that an intercepted request was sent to, as a URL without a path."""
 
 
 class Upstreams:
-    """The base URLs of the vendors' APIs, as in the variables of their SDKs: OpenAI's ends with `/v1`, others have no
-    path.
+    """The base URLs of the vendors' APIs, as in their SDKs' variables: OpenAI's ends with `/v1`, others have no path.
 
     Args:
         urls: base URLs by vendor, instead of the vendors' own.
-        keys: API keys by vendor, sent upstream instead of those of the clients.
-        clients_use_own_key: whether clients send a key of this server, which must not be sent upstream.
+        keys: API keys by vendor, sent upstream instead of the clients'.
+        clients_use_own_key: whether clients send this server's key, which must not be sent upstream.
 
     Raises:
-        InputError: a vendor is unknown, a URL is not that of a server, or a key cannot be sent.
+        InputError: a vendor is unknown, a URL is not a server's, or a key cannot be sent.
     """
 
     signs = True
@@ -82,7 +81,7 @@ class Upstreams:
         return f"{self._urls[route.vendor]}{rooted}" + (f"?{sent_query}" if sent_query else "")
 
     def auth(self, route: ApiRoute) -> dict[str, str] | None:
-        """Return the headers with the vendor's key, or None if that of the client is sent."""
+        """Return the headers with the vendor's key, or None to send the client's."""
         key = self._keys.get(route.vendor)
         if key is None and not self._clients_use_own_key:
             return None
@@ -94,8 +93,9 @@ class Upstreams:
         return vendor in self._keys or not (is_own and VENDORS[vendor].needs_key)
 
     def at(self, origin: str | None, vendor: str) -> Upstreams:
-        """Return where a request goes that was sent to `origin`: there, unless another address is set for the vendor
-        that has its servers there. None is a request that was sent to us."""
+        """Return the destination of a request sent to `origin`: that server, unless its vendor has another configured
+        address. None is a request to this server.
+        """
         if origin is None or (origin == origin_of(VENDORS[vendor].base_url) and origin != self.address(vendor)):
             return self
         return _Origin(origin)
@@ -104,7 +104,7 @@ class Upstreams:
         """Return the server of a vendor, like `https://api.openai.com`.
 
         Raises:
-            InputError: the vendor has none that is the same for all users, and it was not named.
+            InputError: the vendor has no common server, and none was named.
         """
         if not urlsplit(self._urls[vendor]).netloc:
             hint = f"export {VENDORS[vendor].address_variables[0]}=https://…, or --upstream {vendor}=https://…"
@@ -116,7 +116,7 @@ class Upstreams:
         return _is_loopback(urlsplit(self._urls[vendor]).hostname or "")
 
     def vendor_at(self, port: int) -> str | None:
-        """Return the vendor whose server is at a port of this machine, if there is one."""
+        """Return the vendor whose server is at a port of this machine, or None."""
         ports = {vendor: urlsplit(url).port for vendor, url in self._urls.items() if self.is_loopback(vendor)}
         return next((vendor for vendor, known in ports.items() if known == port), None)
 
@@ -131,11 +131,11 @@ def missing_key_advice(
     moved: Collection[str] = (),
     has_begun: bool = True,
 ) -> str:
-    """Return which variable to set, if live calls have failed for which the environment has no key; else empty.
+    """Return the variable to set if live calls failed without a key in the environment, or "".
 
-    A call may have failed for want of a key if it was refused as unauthorized, or if the vendor's own servers were not
-    even reached. Of the vendors that are `moved` to another address, as of those that the environment moves, only a
-    refusal counts. A program that failed before it has begun to call may have done so if there is no key at all.
+    A missing key may be the cause if a call was refused as unauthorized, or if the vendor's own servers were
+    unreachable. For vendors `moved` to another address, also by the environment, only a refusal counts. A program that
+    failed before its first call may lack any key.
     """
     if not has_begun:
         return _advice_before_calls(environment)
@@ -155,8 +155,7 @@ def _advice_before_calls(environment: Mapping[str, str]) -> str:
 
 
 class _Origin(Upstreams):
-    """The server that an intercepted request was sent to. It gets the path and the key of the client as they are, and
-    so does a signature fit, which is for that server."""
+    """The server that an intercepted request was sent to. It gets the client's own path, key and signature."""
 
     signs = False
 
@@ -176,7 +175,7 @@ _LEADS_OUT = "a path with '.' or '..' between slashes is not sent upstream"
 def _leads_out(path: str) -> bool:
     """Return whether a server could read the path as one with `.` or `..` in it.
 
-    Some decode twice, take a backslash for a slash, or leave out what follows a semicolon.
+    Some decode twice, accept a backslash as a slash, or ignore everything after a semicolon.
     """
     for _ in range(MAX_DECODED):
         segments = path.replace("\\", "/").split("/")
@@ -242,7 +241,7 @@ _KEY_HEADERS = frozenset(name.encode() for name in KEY_HEADERS)
 def upstream_request_headers(
     headers: Iterable[tuple[bytes, bytes]], *, auth: Mapping[str, str] | None = None
 ) -> RawHeaders:
-    """Return the headers of a client's request that go upstream. `auth` replaces those that hold a key."""
+    """Return the headers of a client's request for upstream. `auth` replaces those with a key."""
     sent = [
         (name, value)
         for name, value in _end_to_end(headers)
@@ -254,7 +253,7 @@ def upstream_request_headers(
 
 
 def client_response_headers(headers: Iterable[tuple[bytes, bytes]], *, is_decompressed: bool) -> RawHeaders:
-    """Return the headers of an upstream response that go to the client, without framing that no longer holds."""
+    """Return the headers of an upstream response for the client, without obsolete framing."""
     received = list(headers)
     is_chunked = any(name.lower() == b"transfer-encoding" for name, _ in received)
     dropped = [b"content-length"] if is_decompressed or is_chunked else []
@@ -263,7 +262,7 @@ def client_response_headers(headers: Iterable[tuple[bytes, bytes]], *, is_decomp
 
 
 def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """Return the headers with lower-case names, without those of a single connection."""
+    """Return the headers with lower-case names, without connection-specific ones."""
     lowered = [(name.lower(), value.strip(b" \t")) for name, value in headers]
     named = {token.strip().lower() for name, value in lowered if name == b"connection" for token in value.split(b",")}
     return [(name, value) for name, value in lowered if name not in _HOP_BY_HOP and name not in named]
@@ -279,7 +278,7 @@ class SentRequest(Struct, frozen=True):
 
 
 async def encode_upstream_request(upstreams: Upstreams, sent: SentRequest) -> httpx2.Request:
-    """Return the request for the real API: at its address, with its key, and signed where the vendor wants that.
+    """Return the request for the real API: its address, its key, and a signature if the vendor requires one.
 
     Raises:
         InputError: it cannot be sent there, or cannot be signed.
@@ -309,7 +308,7 @@ def _without_secret_parameters(url: httpx2.URL) -> httpx2.URL:
 
 
 def _signed(url: str, body: bytes, headers: RawHeaders, service: str) -> RawHeaders:
-    """Return the headers with a signature for this URL. One of the client is for that of this server; a key stays.
+    """Return the headers with a signature for this URL in place of the client's, which is for this server. A key stays.
 
     Raises:
         InputError: the request cannot be signed.
@@ -336,6 +335,7 @@ def upstream_client(upstreams: Upstreams, vendor: str, *, timeout_s: float | Non
 
 
 def _own_context(address: str) -> ssl.SSLContext:
-    """Return a context without certificates where there is no TLS: loading them takes long. Else it has those of the
-    system, or of SSL_CERT_FILE, which httpx2 ignores together with the proxy variables."""
+    """Return a context without certificates if there is no TLS, because loading them is slow. Otherwise it has the
+    certificates of the system, or of SSL_CERT_FILE, which httpx2 ignores without the proxy variables.
+    """
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""Asks the real APIs again what was recorded, and compares their answers with the recorded ones."""
+"""Repeats recorded requests at the real APIs, and compares the answers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import httpx2
 
 ANSWER_TIMEOUT_S = 600.0
-"""Seconds that an API may send nothing, as in most SDKs."""
+"""The longest silence of an API in seconds, as in most SDKs."""
 _PATH_CHARS = "/:@!$&'()*+,;=~-._%"
 _MARK = b"<redacted"
 _EMBEDDING_PATH = re.compile(r"/models/([^/:?]+):")
@@ -60,9 +60,9 @@ _FAILED_STATUS = 400
 
 
 class RecordedCall(Struct, frozen=True):
-    """A recorded call that can be made again. `number` is that of `call=`; 0 if it is not a model call.
+    """A recorded call that can be repeated. `number` is that of `call=`, or 0 if it is not a model call.
 
-    `usage` is what it used when it was recorded, or else an estimate; `cost_usd` is what that costs now.
+    `usage` is the recorded usage, or an estimate; `cost_usd` is its present cost.
     """
 
     number: int
@@ -75,12 +75,12 @@ class RecordedCall(Struct, frozen=True):
 
     @property
     def model(self) -> str:
-        """The model that has answered, or else the one that was asked."""
+        """The model that answered, or else the requested one."""
         return self.exchange.model or self.parsed.model
 
 
 class LeftOut(Struct, frozen=True):
-    """A recorded exchange that is not asked again, and why."""
+    """A recorded exchange that is not repeated, and the reason."""
 
     number: int
     about: str
@@ -107,16 +107,16 @@ class VerificationPlan(Struct, frozen=True):
 
     @property
     def models(self) -> list[tuple[str, str]]:
-        """The provider and the name of each model that is asked."""
+        """The provider and the name of each requested model."""
         asked = [call for call in self.calls if _is_billed(call.parsed)]
         return sorted({(provider_name_of(call.parsed), call.model) for call in asked})
 
 
 def plan_verification(document: Document, *, prices: PriceTable, only: Sequence[int] = ()) -> VerificationPlan:
-    """Return what can be asked again of a recording; `only` some calls, by their numbers.
+    """Return the repeatable calls of a recording; `only` selects some by number.
 
-    Failures that were recorded are left out, as are requests that differ from those that were sent, because secrets
-    were removed, requests that may change something, and WebSocket sessions.
+    Left out are recorded failures, requests changed by redaction, requests that may change something, and WebSocket
+    sessions.
     """
     rules = rules_from_meta(document.meta, source="the recording")
     plan = VerificationPlan([], [])
@@ -132,7 +132,7 @@ def plan_verification(document: Document, *, prices: PriceTable, only: Sequence[
 
 
 def _numbered(exchanges: Iterable[tuple[str, Exchange]]) -> Iterable[tuple[int, Exchange]]:
-    """Number model calls as fault plans do: a request that is repeated after a failure is the same call."""
+    """Number model calls as fault plans do: a request repeated after a failure is the same call."""
     calls, failed = 0, dict[str | None, int]()
     for _, exchange in exchanges:
         if exchange.http_fields() is not None:
@@ -172,7 +172,7 @@ def _is_billed(parsed: ParsedRequest) -> bool:
 
 
 def _with_embedding_usage(exchange: Exchange, parsed: ParsedRequest, prices: PriceTable) -> Exchange:
-    """Return an answer with embeddings with its model, its tokens and what they cost now; any other as it is."""
+    """Return an embeddings answer with its model, its tokens and their present cost; any other answer unchanged."""
     if parsed.route.operation != "embed" or exchange.wire is None:
         return exchange
     found = embeddings_of(exchange.wire.content())
@@ -214,8 +214,9 @@ def _usage(exchange: Exchange) -> Usage:
 
 
 Outcome = Literal["identical", "reworded", "drifted", "failed", "not asked"]
-"""`reworded` differs in its text alone, and in the tokens of that; `failed` says how the API did; `not asked` is beyond
-the budget."""
+"""`reworded` differs only in its text and its tokens; `failed` describes an API failure; `not asked` exceeds the
+budget.
+"""
 
 
 class VerifiedCall(Struct, frozen=True):
@@ -233,7 +234,7 @@ class VerifiedCall(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """The answers of the real APIs today. The same answers make the same values."""
+    """The present answers of the real APIs. Equal answers make equal values."""
 
     calls: list[VerifiedCall]
     left_out: list[LeftOut]
@@ -257,9 +258,9 @@ class Verification(Struct, frozen=True):
 
 
 class Verifier:
-    """Asks the APIs at `upstreams`, one call after the other, and stops before it has spent more than `budget_usd`.
+    """Repeats calls at `upstreams` one by one, and stops before it exceeds `budget_usd`.
 
-    `headers` are sent with each request. Secrets are removed from answers as recordings do it, by the `redactor`.
+    `headers` are sent with each request. The `redactor` removes secrets from answers.
     """
 
     def __init__(
@@ -326,7 +327,7 @@ class Verifier:
         return replace(after, outcome=_outcome(differences), differences=differences)
 
     async def _ask(self, call: RecordedCall) -> tuple[Exchange, str]:
-        """Return what the API answers, without secrets, and how it failed if it did."""
+        """Return the API's answer without secrets, and its failure, if any."""
         route = call.parsed.route
         headers = {**call.request.headers, **self._headers}
         raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
@@ -346,7 +347,7 @@ class Verifier:
 
 
 async def _captured(client: httpx2.AsyncClient, request: httpx2.Request, parsed: ParsedRequest) -> CapturedResponse:
-    """Send a request, and capture the response as far as it comes."""
+    """Send a request, and capture as much of the response as arrives."""
     import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
 
     capture = ResponseCapture(parsed, SYSTEM_CLOCK)
@@ -366,7 +367,7 @@ async def _captured(client: httpx2.AsyncClient, request: httpx2.Request, parsed:
 
 
 def _refusal(call: RecordedCall, live: Exchange) -> str:
-    """Return how the API has refused a request that is not a model call; empty if it answered as it did then."""
+    """Return the API's refusal of a request that is not a model call, or "" if it answered as before."""
     statuses = [exchange.wire.status for exchange in (call.exchange, live) if exchange.wire is not None]
     is_refused = call.parsed.request is None and statuses[-1] >= _FAILED_STATUS > statuses[0]
     return f"status {statuses[-1]}" if is_refused else ""

@@ -1,4 +1,6 @@
-"""Who may use a server: requests for a name of this machine, not from a page of another site, and with its token."""
+"""Access control of a server: requests must use a name of this machine, come from no other site's page, and carry its
+token.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,17 @@ _HOST_NAME = re.compile(r"(\*\.)?[^\[\]:/@*\s]+|[0-9a-f:.]+", re.IGNORECASE)
 
 
 def new_token() -> str:
-    """Return the token of a run: who has it may use the server, and with it the credentials of the run."""
+    """Return a new token of a run. Whoever has it may use the server, and with it the run's credentials."""
     return secrets.token_hex(16)
 
 
 def token_path(token: str) -> str:
-    """Return the path with which every address of a server with this token begins; empty without one."""
+    """Return the path prefix of all addresses of a server with this token, or "" without one."""
     return f"/t/{token}" if token else ""
 
 
 def split_token(url: bytes) -> tuple[bytes, bytes]:
-    """Split what is requested into the token that its path begins with, empty if there is none, and the rest."""
+    """Split a request target into the token at its beginning, or "", and the rest."""
     found = _TOKEN_PATH.match(url)
     if found is None:
         return b"", url
@@ -54,7 +56,7 @@ class AccessRefusal(NamedTuple):
     message: str
 
 
-_WRONG_KEY = AccessRefusal(401, "the API key is not that of this server")
+_WRONG_KEY = AccessRefusal(401, "the API key does not fit this server")
 _NO_TOKEN = AccessRefusal(
     401,
     "the token of this server is missing: use the whole address that it gave out, like http://127.0.0.1:4010/t/TOKEN; "
@@ -65,16 +67,16 @@ _NO_TOKEN = AccessRefusal(
 class Access:
     """Decides which requests a server answers.
 
-    A page in a browser can send requests to this machine, and read the answers if its own name is made to point here
+    A page in a browser can send requests to this machine, and read the answers if its own name resolves to this machine
     (DNS rebinding). So the Host of a request must be a loopback name, `bound_to`, or one of `hosts`; and its Origin, if
-    it has one, a loopback origin or one of `origins`. A server that is bound to all interfaces accepts every address,
-    as only names can be rebound. `*` allows all, `*.example.org` every name below.
+    any, a loopback origin or one of `origins`. A server bound to all interfaces accepts every address, because only
+    names can be rebound. `*` allows all, `*.example.org` every name below.
 
-    With an `api_key` or a `token`, requests must carry it: at the beginning of their path, from which the connection
-    moves it to a header, or where the vendors' clients put a key.
+    With an `api_key` or a `token`, requests must carry it at the beginning of their path, from which the connection
+    moves it to a header, or as a vendor's API key.
 
     Raises:
-        InputError: a host or an origin is not one.
+        InputError: a host or an origin is invalid.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Access:
         self._known: set[str] = set()
 
     def refusal(self, headers: Mapping[str, str], query: str) -> AccessRefusal | None:
-        """Return why a request with these headers and this query is refused; None if it is not."""
+        """Return the reason to refuse a request with these headers and this query, or None."""
         if self._secret and not self._has_secret(headers, query):
             return self._unauthorized
         host = headers.get("host", "")
@@ -117,7 +119,7 @@ class Access:
         return is_allowed
 
     def _allows_host(self, header: str) -> bool:
-        """Return whether a Host is allowed. Without one, it is no browser: only an HTTP/1.0 client may leave it out."""
+        """Return whether a Host is allowed. A request without one is an HTTP/1.0 client's, never a browser's."""
         found = _HOST_HEADER.fullmatch(header)
         if found is None:
             return False

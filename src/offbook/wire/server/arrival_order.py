@@ -1,4 +1,4 @@
-"""The order in which requests begin to arrive, in which the calls of a session are numbered and answered."""
+"""The order in which requests begin to arrive, which numbers and answers a session's calls."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MAX_WAIT_S = 0.25
 
 
 class ArrivingRequest(Protocol):
-    """A connection whose request arrives in more than one piece, or waits until it is its turn."""
+    """A connection whose request arrives in several pieces, or waits for its turn."""
 
     def numbering_session(self) -> WireSession | None:
-        """Return the session of the request; None if nothing depends on the order of its requests."""
+        """Return the session of the request, or None if nothing depends on the order of its requests."""
         ...
 
     def answer_held(self) -> None:
@@ -26,7 +26,7 @@ class ArrivingRequest(Protocol):
 
 
 class _Arrival:
-    """A request that has begun, and what ends its wait if it is complete."""
+    """A request that has begun, and the function that ends its wait when it is complete."""
 
     def __init__(self, request: ArrivingRequest) -> None:
         self._request = request
@@ -38,15 +38,14 @@ class _Arrival:
 
 
 class ArrivalOrder:
-    """Has the requests of a session answered in the order in which they have begun.
+    """Answers a session's requests in the order in which they began.
 
-    A client that makes calls at once may send the heads of all of them, and then their bodies: httpx does. Which body
-    is read first depends on the moment at which the server looks, and so would the number of each call, and which of
-    several answers to any request it gets. Therefore a request that is complete waits for those of its session that
-    began before it and are not complete. What the client has sent of them earlier is there already, and is read in the
-    next turn of the loop. Meanwhile no virtual time passes.
+    A client with concurrent calls may send the heads of all of them, and then their bodies: httpx does. The order in
+    which the server reads the bodies is random, and with it would be the number of each call, and its answer among
+    several. Therefore a complete request waits for incomplete ones of its session that began before it. Their earlier
+    data has arrived already, and is read in the next turn of the loop. No virtual time passes meanwhile.
 
-    Requests that come one after the other never wait, nor do those of sessions in which nothing depends on the order.
+    Sequential requests never wait, nor do those of sessions in which nothing depends on the order.
     """
 
     def __init__(self) -> None:
@@ -54,14 +53,14 @@ class ArrivalOrder:
         self._waiting_count = 0
 
     def begin(self, request: ArrivingRequest) -> _Arrival:
-        """Note that the head of a request has arrived, unless that is known."""
+        """Note that the head of a request has arrived, unless it is already known."""
         arrival = self._begun.get(request)
         if arrival is None:
             arrival = self._begun[request] = _Arrival(request)
         return arrival
 
     def complete(self, request: ArrivingRequest) -> None:
-        """Have a request that has arrived completely answered when it is its turn: mostly now."""
+        """Have a complete request answered when it is its turn: mostly now."""
         if next(iter(self._begun), request) is not request:
             arrival = self.begin(request)
             if arrival.session is not None and self._has_earlier(arrival, arrival.session):
@@ -71,7 +70,7 @@ class ArrivalOrder:
         self.leave(request)
 
     def leave(self, request: ArrivingRequest) -> None:
-        """Let nothing wait for a request any more, nor the request for anything: it is answered now if it waits."""
+        """Remove a request from the order: nothing waits for it any longer, and it is answered now if it waits."""
         arrival = self._begun.pop(request, None)
         if arrival is None:
             return
@@ -92,7 +91,7 @@ class ArrivalOrder:
         self._waiting_count += 1
 
     def _answer_next(self) -> None:
-        """Answer those that wait for nothing any more."""
+        """Answer the requests that wait for nothing."""
         incomplete: set[WireSession | None] = set()
         for request, arrival in list(self._begun.items()):
             if arrival.waiting is None or arrival.session in incomplete:

@@ -1,7 +1,7 @@
-"""The connections of the server: HTTP/1.1 for an ASGI application, limits of requests, and responses sent on time.
+"""The connections of the server: HTTP/1.1 for an ASGI application, limits of requests, and timed responses.
 
-Requests are parsed with httptools, and the application runs for one after the other. A web server does much more than
-this, and takes longer to import than a recording takes to load.
+Requests are parsed with httptools, and the application runs for them one by one. A general web server takes longer to
+import than a recording takes to load.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 TRANSPORT = "offbook.transport"
-"""The key of an ASGI scope that holds the transport of its connection."""
+"""The key of an ASGI scope for the transport of its connection."""
 
 MAX_UNREAD_BYTES = 64 * 1024
-"""The maximum of a body to keep before the application receives it. Above it, reading pauses."""
+"""The size of a body that is kept before the application receives it. Above it, reading pauses."""
 
 MAX_DISCARDED_BYTES = 256 * 1024 * 1024
-"""The maximum to read of a body that is already answered, so that its client reads the answer. Above it, the
-connection is closed."""
+"""The size of an already answered body that is read, so that its client reads the answer. Above it, the connection is
+closed.
+"""
 
 
 logger = logging.getLogger("offbook.wire.http")  # what clients send or leave unread is not logged
@@ -70,13 +71,14 @@ _FAILED_HEADERS = [
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _FLUSH_S = 0.001
 _TLS_ALERT_BYTES = 31
-"""The size of the largest record that says no more than that a TLS client closes: a request is larger."""
+"""The size of the largest record with which a TLS client only closes. A request is larger."""
 
 
 class RequestLimits(Struct, frozen=True, kw_only=True):
-    """The maximum sizes of a request in bytes: its body, its URL, and URL and headers together; and how many headers.
+    """The maximum sizes of a request in bytes: its body, its URL, and URL and headers together; and the number of
+    headers.
 
-    `all_bodies_bytes` is the maximum of all bodies that are being received at the same time.
+    `all_bodies_bytes` is the maximum of all bodies being received.
     """
 
     body_bytes: int = 64 * 1024 * 1024
@@ -89,7 +91,7 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
 REQUEST_LIMITS: RequestLimits = RequestLimits()
 
 _MAX_FRAMING = 8
-"""The maximum of framing bytes for each byte of a body: a byte in a chunk of its own has five."""
+"""The maximum of framing bytes for each byte of a body: a one-byte chunk has five."""
 
 
 class FlowControl:
@@ -132,7 +134,7 @@ class FlowControl:
 class RequestCycle:
     """One request of a connection and its response, as the application receives and sends them.
 
-    `on_response` is called when the response is complete. `is_kept_alive` says whether the connection stays open then.
+    `on_response` is called when the response is complete. `is_kept_alive` says whether the connection then stays open.
     """
 
     def __init__(
@@ -213,7 +215,7 @@ class RequestCycle:
         self._transport.write(b"\r\n".join([*lines, b"", b""]))
 
     def _note_headers(self, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
-        """Note what the headers say about the length and the connection, and return their names in lower case."""
+        """Note the headers about the length and the connection, and return the lower-case header names."""
         names = []
         for name, value in headers:
             if _BAD_NAME.search(name) or _BAD_VALUE.search(value):
@@ -269,15 +271,14 @@ Phase: TypeAlias = Literal["new", "idle", "head", "body", "response"]
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection of a client. Requests that are sent ahead wait until those before them are answered.
+    """One connection of a client. Pipelined requests wait for the answers to earlier ones.
 
-    Requests that are too large, or could be read in two ways (RFC 9112), are refused. The parser refuses the rest of
-    what is ambiguous: two lengths, a length with chunks, folded headers, bare line feeds, and spaces before a colon.
-    A request to upgrade to another protocol is answered as if it had no Upgrade header, unless `on_upgrade` does
-    something else. Trailers are ignored.
+    Requests that are too large or ambiguous (RFC 9112) are refused. The parser refuses two lengths, a length with
+    chunks, folded headers, bare line feeds, and spaces before a colon. A request to upgrade to another protocol is
+    answered as if it had no Upgrade header, unless `on_upgrade` handles it. Trailers are ignored.
 
-    `message_count` and `received_bytes` count what has arrived; `is_in_message` is whether a request has begun that is
-    not complete.
+    `message_count` and `received_bytes` count arrivals; `is_in_message` is whether a request has begun and is
+    incomplete.
     """
 
     transport: asyncio.Transport
@@ -331,7 +332,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether nothing but its client keeps the connection from going on."""
+        """Whether the connection waits only for its client."""
         match self.phase:
             case "response":
                 return self.flow.is_writing_paused
@@ -351,7 +352,7 @@ class HttpConnection(asyncio.Protocol):
         return self.transport.is_closing()
 
     def give_up(self) -> None:
-        """Close a connection whose client takes too long, and say so if it has begun a request."""
+        """Close a connection whose client takes too long, with a 408 if it has begun a request."""
         if self.phase in ("head", "body") and not self.flow.is_writing_paused:
             self.refuse(408, "the request did not arrive in time")
         else:
@@ -359,7 +360,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_in_head(self) -> bool:
-        """Whether a request has begun whose head is not complete."""
+        """Whether a request has begun and its head is incomplete."""
         return self.scope is not None and "method" not in self.scope
 
     @property
@@ -386,7 +387,7 @@ class HttpConnection(asyncio.Protocol):
     def on_upgrade(self, rest: bytes) -> None:
         """Parse a request again without its Upgrade header, which makes the parser leave the body unread.
 
-        Java's HTTP client asks for HTTP/2 with its first request.
+        Java's HTTP client requests HTTP/2 with its first request.
         """
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         lines = [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
@@ -454,7 +455,7 @@ class HttpConnection(asyncio.Protocol):
             self._is_upgrade = True
 
     def _take_token(self) -> None:
-        """Move the token of the server from the path to a header: nothing behind this knows of it in paths."""
+        """Move the server's token from the path to a header, so that no other code finds it in paths."""
         if not self.url.startswith(TOKEN_PLACES):
             return
         token, self.url = split_token(self.url)
@@ -462,7 +463,7 @@ class HttpConnection(asyncio.Protocol):
             self.headers.append((TOKEN_HEADER.encode(), token))
 
     def _check_head(self) -> tuple[int, str] | None:
-        """Return the status and the message by which a request is refused for its head; None if it is not."""
+        """Return the status and the message that refuse a request for its head, or None."""
         version = self._version = self.parser.get_http_version()
         size, encoding = len(self.url) + sum(map(len, chain.from_iterable(self.headers))), self._transfer_encoding
         reasons = (
@@ -480,7 +481,7 @@ class HttpConnection(asyncio.Protocol):
         return next(((status, message) for is_wrong, status, message in reasons if is_wrong), None)
 
     def on_head(self) -> None:
-        """Hand a request whose head is complete to the application."""
+        """Pass a request with a complete head to the application."""
         assert self.scope is not None
         version, earlier = self.parser.get_http_version(), self.cycle
         self.scope.update(method=self.parser.get_method().decode("ascii"), http_version=version, **_place(self.url))
@@ -534,7 +535,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 def _place(url: bytes) -> dict[str, Any]:
-    """Return the fields of a scope that say what is requested."""
+    """Return the scope fields of the request target."""
     parsed = httptools.parse_url(url)
     path = parsed.path.decode("ascii")
     return {
@@ -545,7 +546,7 @@ def _place(url: bytes) -> dict[str, Any]:
 
 
 async def reset_connection(transport: asyncio.Transport) -> None:
-    """Reset a connection, after all that was written has arrived: a reset discards what is in transit."""
+    """Reset a connection after all written data has arrived: a reset discards data in transit."""
     connection: socket.socket | None = transport.get_extra_info("socket")
     while not transport.is_closing() and (transport.get_write_buffer_size() or _unsent_bytes(connection)):  # noqa: ASYNC110
         await asyncio.sleep(_FLUSH_S)  # there is no event for it
@@ -555,7 +556,7 @@ async def reset_connection(transport: asyncio.Transport) -> None:
 
 
 def _unsent_bytes(connection: socket.socket | None) -> int:
-    """Return the number of bytes that the client's system has not acknowledged; 0 if that is unknown."""
+    """Return the number of bytes that the client's system has not acknowledged, or 0 if that is unknown."""
     if connection is None or connection.fileno() < 0:
         return 0
     try:
@@ -565,7 +566,7 @@ def _unsent_bytes(connection: socket.socket | None) -> int:
 
 
 def has_left(transport: asyncio.Transport) -> bool:
-    """Return whether the client has closed the connection, even if the end of it was not read yet."""
+    """Return whether the client has closed the connection, even if its end was not read yet."""
     wrapped: socket.socket | None = transport.get_extra_info("socket")
     if wrapped is None or wrapped.fileno() < 0:
         return True
@@ -628,7 +629,7 @@ class _ResponseSender:
         return answer.ending == "complete"
 
     async def _send_live(self, frames: AsyncGenerator[bytes]) -> bool:
-        """Send frames as they come, and return whether they ended before the client left."""
+        """Send frames as they arrive, and return whether they ended before the client left."""
         sending = asyncio.ensure_future(self._send_all(frames))
         try:
             await asyncio.wait([sending, self._leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -676,7 +677,7 @@ async def until_client_leaves(receive: Receive) -> None:
 
 
 async def while_client_waits(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
-    """Return the result of `work`, or None if the client leaves before, which cancels it."""
+    """Return the result of `work`, or None if the client leaves first, which cancels it."""
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(until_client_leaves(receive))
     try:
         await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -701,7 +702,7 @@ MAX_HELD_BYTES = 1024 * 1024
 
 
 class DirectApplication(Protocol):
-    """An application that can also answer a whole request at once, as `WireApp` does."""
+    """An application that can also answer a whole request at once, like `WireApp`."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
 
@@ -713,13 +714,13 @@ class DirectApplication(Protocol):
 
 
 class DirectConnection(HttpConnection, asyncio.BufferedProtocol):
-    """Holds a request until it is complete, and has `application.accept` answer it when it is its turn in `arrivals`.
+    """Holds a request until it is complete, and has `application.accept` answer it in its turn among the `arrivals`.
 
-    An answer that is due at once is sent directly. Everything else goes to the application: accepted calls with other
-    answers, and requests that are not a plain POST, are large, or arrive before an earlier one is answered.
+    An immediate answer is sent directly. Everything else goes to the application: accepted calls with other answers,
+    and requests that are not a plain POST, are large, or arrive before an earlier one is answered.
 
-    All connections of a loop read into `buffer`, one after the other: a new buffer for each read would cost more than
-    handling what was read.
+    All connections of a loop read into `buffer`, one at a time: a new buffer for each read would cost more than
+    handling its data.
     """
 
     def __init__(

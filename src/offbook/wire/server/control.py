@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 CONTROL_PREFIX = "/_offbook"
 DEFAULT_SESSION = "default"
-"""The name of the session without a name here, unless there is a session of that name."""
+"""The name of the unnamed session here, unless a session has that name."""
 
 _SESSIONS = f"{CONTROL_PREFIX}/sessions"
 _EFFECTS = f"{CONTROL_PREFIX}/effects"
 TOOLS_PATH = f"{CONTROL_PREFIX}/tools"
-"""Where a program asks about the calls of its tools."""
+"""The path at which a program asks about its tool calls."""
 _ENDPOINTS = f"GET {CONTROL_PREFIX}/health, GET {_SESSIONS}, GET, PUT or DELETE {_SESSIONS}/NAME, and POST {_EFFECTS}"
 _EXAMPLE = 'like {"faults": ["call=3: http_error 500"]}'
 
@@ -43,7 +43,7 @@ class _SessionBody(Struct):
 
 
 async def control_response(request: HttpRequest, sessions: SessionRegistry, *, has_peers: bool = False) -> HttpResponse:
-    """Answer a request below `/_offbook`. Of several processes, none knows the calls of the others."""
+    """Answer a request below `/_offbook`. One of several processes does not know the others' calls."""
     path = split_session_path(request.path)[1]
     if path in (_EFFECTS, TOOLS_PATH):
         is_effects = path == _EFFECTS
@@ -98,7 +98,7 @@ def _answer_effects(request: HttpRequest, sessions: SessionRegistry) -> HttpResp
 
 
 def accept_tools(request: HttpRequest, sessions: SessionRegistry) -> AcceptedCall | None:
-    """Answer what the program of a session asks about its tools, if that is what a request does.
+    """Answer the questions of a session's program about its tools.
 
     Returns None for any other request, and if the answer may have to wait; nothing has happened then.
     """
@@ -124,7 +124,7 @@ async def _answer_tools(request: HttpRequest, sessions: SessionRegistry) -> Http
 
 
 def _tool_message(request: HttpRequest) -> ToolMessage | None:
-    """Return what a program asks; None if its body cannot be read."""
+    """Return a program's question, or None if its body cannot be read."""
     from offbook.wire.tools import ToolMessage  # noqa: PLC0415 - only programs that we start have such tools
 
     try:

@@ -26,11 +26,11 @@ BACKLOG = 2048
 MAX_PORT = 65_535
 ACCEPTS_A_TURN = 64
 LOOP_TURNS_TO_CONNECT = 5
-"""The number of turns of its loop in which a server creates the connections that it accepted."""
+"""The number of loop turns in which a server creates accepted connections."""
 SWEEP_S = 1.0
 ACCEPT_PAUSE_S = 0.1
 STOP_S = 5.0
-"""Seconds that a server may take to stop. A busier one is abandoned; its thread ends with the process."""
+"""The time limit for a server to stop, in seconds. A busier one is abandoned; its thread ends with the process."""
 NOTICE_S = 10.0
 MAX_CONNECTIONS = 10_000
 _PORT_HINT = "port 0 is any free port"
@@ -43,7 +43,7 @@ _BUSY = (
 
 
 def bind_sockets(host: str, port: int, count: int) -> list[socket.socket]:
-    """Return so many sockets that all listen at one address, for a process each; port 0 is any free port.
+    """Return that many sockets that listen at one address, one for each process; port 0 is any free port.
 
     Raises:
         InputError: they cannot listen there, or another socket does.
@@ -61,7 +61,7 @@ def bind_sockets(host: str, port: int, count: int) -> list[socket.socket]:
 
 
 def bind_socket(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
-    """Return a socket that listens at the address; port 0 is any free port. One that `is_shared` lets others do so.
+    """Return a socket that listens at the address; port 0 is any free port. Others may share it if `is_shared`.
 
     Raises:
         InputError: it cannot listen there.
@@ -81,9 +81,9 @@ def bind_socket(host: str, port: int, *, is_shared: bool = False) -> socket.sock
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
-    """The maximum number of connections, and how long each may wait for its client, in seconds.
+    """The maximum number of connections, and the longest waits for their clients, in seconds.
 
-    `head_s` is for a whole head, from the first byte or the start of the connection. `idle_s` is between requests. A
+    `head_s` is for a whole head, from its first byte or the start of the connection. `idle_s` is between requests. A
     body may take `body_s` and a second for each `body_bytes_a_second`. `unread_s` is for a client that reads nothing.
     """
 
@@ -95,7 +95,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     unread_s: float = 300.0
 
     def allowed_s(self, phase: Phase, received_bytes: int) -> float:
-        """Return how long a connection may stay in a phase in which it has received so many bytes."""
+        """Return how long a connection may stay in a phase after that many received bytes."""
         match phase:
             case "new" | "head":
                 return self.head_s
@@ -108,7 +108,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
 
 
 def default_limits(*, files_a_connection: int = 1) -> ConnectionLimits:
-    """Return limits that leave a quarter of the files that this process may open to others."""
+    """Return limits that leave a quarter of this process's files to other uses."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     files = MAX_CONNECTIONS * 2 if files == resource.RLIM_INFINITY else files
     return ConnectionLimits(connections=max(8, min(MAX_CONNECTIONS, files * 3 // 4 // files_a_connection)))
@@ -126,8 +126,7 @@ class _Wait:
 class ConnectionWatch:
     """Finds the connections that wait too long for their clients.
 
-    It looks at all of them every second, and compares what each waits for with the last time. So requests that are
-    answered at once cost nothing.
+    It compares their states every second, so requests that are answered at once cost nothing.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -135,7 +134,7 @@ class ConnectionWatch:
         self._waits: dict[HttpConnection, _Wait] = {}
 
     def overdue(self, connections: set[HttpConnection], now_s: float) -> list[HttpConnection]:
-        """Look at the connections, and return those that have waited too long."""
+        """Check the connections, and return those that have waited too long."""
         self._waits = {connection: self._look(connection, now_s) for connection in connections}
         return [connection for connection, wait in self._waits.items() if self._is_overdue(connection, wait, now_s)]
 
@@ -161,7 +160,7 @@ class ConnectionWatch:
 
 
 class _Notices:
-    """Logs what may happen very often, once in ten seconds, with how often it has happened."""
+    """Logs frequent events once in ten seconds, with their number."""
 
     def __init__(self) -> None:
         self._last_s = -math.inf
@@ -180,7 +179,7 @@ class Acceptor:
     """Accepts the clients of a socket on the running loop, and limits their number and their patience.
 
     At the limit, the connections that wait longest for their clients make room. If all are in use, a client gets a 503.
-    If the system has no descriptors left, nothing is accepted for a tenth of a second.
+    If the system has no free descriptors, accepting pauses for a tenth of a second.
     """
 
     def __init__(
@@ -203,7 +202,7 @@ class Acceptor:
         self._loop.add_reader(self._listener, self._accept)
 
     def stop(self) -> None:
-        """Accept nothing more. Connections that are open stay."""
+        """Stop accepting. Open connections stay."""
         self._loop.remove_reader(self._listener)
         for timer in (self._sweeping, self._resuming):
             if timer is not None:
@@ -272,10 +271,10 @@ class Acceptor:
 
 
 class ServerThread:
-    """Runs connections on `listener` from `start` to `stop`, which aborts those that are open.
+    """Runs connections on `listener` from `start` to `stop`, which aborts the open ones.
 
-    `connect` creates a connection that is registered in `opened`. `on_start` is awaited on the server's loop before
-    the first connection, and `on_stop` when all connections are closed.
+    `connect` creates a connection that is registered in `opened`. `on_start` is awaited on the server's loop before the
+    first connection, and `on_stop` when all connections are closed.
     """
 
     def __init__(

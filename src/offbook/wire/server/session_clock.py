@@ -1,14 +1,14 @@
-"""The time of an explored session: real, or virtual and in step with the program that it answers.
+"""The time of an explored session: real, or virtual and in step with its program.
 
-A program that has been made to wait on a shared clock (`subjects/program/guest/`) says when it has nothing to do before
-some moment. If the server has nothing to do either, time moves to the next thing that happens: a timer of the program,
-an answer that is due, or the moment at which the run is given up. So every wait has its length, and takes no real time.
+A program that waits on a shared clock (`subjects/program/guest/`) reports that it has nothing to do before some moment.
+If the server has nothing to do either, time moves to the next event: a timer of the program, a due answer, or the end
+of the run's patience. So every wait has its length, and takes no real time.
 
-The program is asked nothing. It sends `idle` and gets the time, and looks again at what it waits for: an answer may be
-there now, or its timer is due. If neither, it sends `idle` again. Time does not move while something is new to it:
-whenever the server has received or sent something since its last `idle`, the answer is the time as it is.
+The server asks the program nothing. The program sends `idle`, gets the time, and checks its waits again: an answer may
+have arrived, or its timer is due. If neither, it sends `idle` again. Time does not move while there is news for the
+program: if the server has received or sent something since its last `idle`, it answers with the unchanged time.
 
-A program that never says anything is answered in real time, because every virtual timer is also a real one.
+A silent program is answered in real time, because every virtual timer is also a real one.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ MESSAGE = struct.Struct("<cd")
 IDLE, LATE, NOW, MODULES = b"i", b"l", b"t", b"m"
 MAX_MESSAGE_BYTES = 1024 * 1024
 QUIET_TURNS = 8
-"""The number of quiet turns of its loop after which a server has nothing left to do."""
+"""The number of quiet loop turns after which a server is idle."""
 BUSY_S = 0.0005
 STEP_S = 1e-9
 """The distance of two successive moments."""
 
 
 class Activity:
-    """Counts what a server receives and sends, so that two looks at it show whether something is new."""
+    """Counts a server's receipts and sends, so that two readings show whether something happened."""
 
     def __init__(self) -> None:
         self.count = 0
 
 
 ANY_ACTIVITY = Activity()
-"""Counts what is not known to belong to a session: new connections, and what comes first on them."""
+"""Counts activity that belongs to no known session: new connections, and their first data."""
 
 
 class ResponseClock(Protocol):
-    """The time on which the parts of a response are due. `activity` counts what is received and sent meanwhile."""
+    """The clock for the due times of a response's parts. `activity` counts receipts and sends."""
 
     activity: Activity
 
@@ -58,7 +58,7 @@ class ResponseClock(Protocol):
         ...
 
     def working(self) -> AbstractContextManager[object]:
-        """Return a block in which no virtual time passes: something is on its way."""
+        """Return a block in which no virtual time passes, because data is in transit."""
         ...
 
 
@@ -114,7 +114,7 @@ class SessionClock:
         return self.now_s
 
     def stamp_s(self) -> float:
-        """Return the time, a little later at every call: what follows another thing is after it."""
+        """Return the time, slightly later at every call, so that later events have later times."""
         self._stamps += 1
         self.last_message_s = SYSTEM_CLOCK.monotonic_s()
         return self.now_s + self._stamps * STEP_S
@@ -147,14 +147,14 @@ class SessionClock:
         asyncio.get_running_loop().add_reader(link, self._on_message)
 
     def stop(self) -> None:
-        """Let no time pass for the program any more: it is being killed, and must not go on until the signal comes.
+        """Stop the time of a program that is being killed, so that it does not continue before the signal arrives.
 
         May be called from any thread.
         """
         self._is_over = True
 
     def close(self) -> None:
-        """Stop listening, after what the program has sent at its end."""
+        """Stop listening, after the program's last messages."""
         while self._link is not None:
             if (data := self._receive()) is None or not data:
                 asyncio.get_running_loop().remove_reader(self._link)
@@ -195,10 +195,10 @@ class SessionClock:
         return self.activity.count, ANY_ACTIVITY.count
 
     def _settle(self, link: socket.socket | None, due_s: float, quiet_turns: int, counts: tuple[int, int]) -> None:
-        """Go through the loop until nothing is left to do, and then let time pass, unless something is new.
+        """Run the loop until it has nothing to do, and then let time pass, unless something happened.
 
-        If the program at the other end of the `link` has ended meanwhile, its wait does not count: it must not be
-        taken for one of its next life.
+        If the program at the other end of the `link` has ended meanwhile, its wait does not count: it must not be taken
+        for one of its next life.
         """
         loop = asyncio.get_running_loop()
         if link is not self._link or self._is_over:
@@ -217,7 +217,7 @@ class SessionClock:
             self._answer()
 
     def _move(self, due_s: float) -> bool:
-        """Let time pass up to a moment, but not beyond the limit, and return whether a part of a response is due."""
+        """Move time to a moment, but not beyond the limit, and return whether a part of a response is due."""
         if self._is_over:
             return False
         limit_s = math.inf if self._life is None else self._life.limit_s()

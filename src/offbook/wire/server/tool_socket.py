@@ -1,7 +1,7 @@
 """The Unix socket at which the program of `exec` asks about its tools: messages and answers are lines of JSON.
 
-HTTP takes several times as long as finding the answer does. A program that cannot reach the socket, as from a
-container, asks over HTTP (`control.py`).
+HTTP takes several times as long as finding the answer. A program that cannot reach the socket, as in a container, asks
+over HTTP (`control.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 class ToolSocket:
     """Listens at `path` within a `with` block, in a folder that only this user can open.
 
-    `path` is empty if there can be no such socket. Programs ask about the session without a name.
+    `path` is empty if such a socket is impossible. Programs ask about the session without a name.
 
     `server` runs within the block, and answers on its loop.
     """
@@ -86,7 +86,7 @@ class ToolSocket:
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """Answers one message after the other. Connections share a buffer, as a loop reads from one at a time."""
+    """Answers messages one at a time. Connections share a buffer, because a loop reads from one at a time."""
 
     def __init__(self, server: WireServer, connections: set[_Connection], buffer: memoryview) -> None:
         self._server, self._connections, self._buffer = server, connections, buffer

@@ -59,7 +59,7 @@ def _is_control_path(path: str) -> bool:
 
 
 class RefusedBodyError(Exception):
-    """A request body that is not received, by status and message."""
+    """A request body that is refused, by status and message."""
 
 
 class Forwarder(Protocol):
@@ -70,20 +70,21 @@ class Forwarder(Protocol):
         ...
 
     def forward_websocket(self, accepted: AcceptedCall, connection: WebSocketConnection) -> None:
-        """Open the session at the real API, and forward what both sides send."""
+        """Open the session at the real API, and forward both sides' messages."""
         ...
 
 
 class Mount(Protocol):
-    """A further endpoint of the server, below the path `prefix` of each session: MCP servers. Paths that begin with
-    `login_prefix` are what clients ask for to log in there."""
+    """A further endpoint of the server, below the path `prefix` of each session: MCP servers. Clients log in at paths
+    that begin with `login_prefix`.
+    """
 
     prefix: str
     login_prefix: str
 
     @property
     def is_live(self) -> bool:
-        """Whether real servers answer what the recording does not."""
+        """Whether real servers answer unrecorded requests."""
         ...
 
     @property
@@ -106,12 +107,12 @@ class Mount(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close what is open, on the loop of the server."""
+        """Close everything on the server's loop."""
         ...
 
 
 class WireApp:
-    """Answers requests from their sessions. Calls that a session cannot answer go to `upstream`.
+    """Answers requests from their sessions, and forwards calls that a session cannot answer to `upstream`.
 
     Requests below the prefix of the `mount` go there.
     """
@@ -157,7 +158,7 @@ class WireApp:
             await self._finish(accept(self._sessions, request), scope, receive, send)
 
     def accept(self, request: HttpRequest) -> AcceptedCall | None:
-        """Have the session of a request answer it; None if the request is not for a session."""
+        """Have the session of a request answer it. Return None if the request is not for a session."""
         if self._access.refusal(request.headers, request.query) is not None:
             return None
         if len(request.body) > self._limits.body_bytes:
@@ -167,14 +168,14 @@ class WireApp:
         return self._accept_mounted(request) if self._is_mounted(request) else accept(self._sessions, request)
 
     def numbering_session(self, request: HttpRequest) -> WireSession | None:
-        """Return the session of a request whose number or answer depends on those before it; None if neither does."""
+        """Return the session of a request whose number or answer depends on earlier ones, or None."""
         if self._access.refusal(request.headers, request.query) is not None or _is_control_path(request.path):
             return None
         session = self._sessions.for_request(request)[0]
         return session if session.depends_on_order else None
 
     def open_websocket(self, request: HttpRequest, connection: WebSocketConnection) -> Activity:
-        """Answer a WebSocket handshake, and what follows it. Return where the activity of its session is counted."""
+        """Answer a WebSocket handshake and the session after it. Return the activity counter of its session."""
         from offbook.wire.websocket.handshake import open_session  # noqa: PLC0415 - most clients use none
 
         return open_session(request, connection, self._sessions, access=self._access, proxy=self._upstream)
@@ -221,7 +222,7 @@ class WireApp:
                 raise
 
     async def _body(self, receive: Receive, length: int) -> bytes:
-        """Receive a body, whose `length` is 0 if it is not known."""
+        """Receive a body of `length` bytes; 0 means unknown."""
         pieces: list[bytes] = []
         size, has_more = 0, True
         try:
@@ -269,11 +270,11 @@ class WireServer(CallInspection):
     """A server that stands in for OpenAI, Anthropic, Gemini and Ollama while its `with` block runs.
 
     `url` is its URL, without a trailing slash. The base URL of OpenAI's clients is `url + "/v1"`. It listens on
-    `listener` if there is one. If it `has_peers`, other processes also answer its sessions.
+    `listener` if given. If it `has_peers`, other processes also answer its sessions.
 
-    A request must carry the `token` of the server, with which the path of `url` begins, or its `api_key` if it has one.
-    None, the default, is a new token if the server is live, as it then lends its credentials and writes a recording;
-    a replay has none. An empty one lets every program of this machine use it.
+    A request must carry the server's `token`, which begins the path of `url`, or its `api_key`, if any. None, the
+    default, is a new token if the server is live, because it then lends its credentials and writes a recording; a
+    replay has none. An empty token lets every program of this machine use it.
 
     Raises:
         InputError: an option is invalid, a recording cannot be read, or the server cannot listen at the address.
@@ -405,10 +406,10 @@ class WireServer(CallInspection):
         self._thread = self._thread_of(self._app)
 
     def share_sessions(self, group: str) -> None:
-        """Let the servers of the group answer sessions as one, before any of them has answered a call.
+        """Share sessions with the servers of the group, before any of them has answered a call.
 
         Raises:
-            InputError: an answer depends on the calls before, and the recording is not in Redis. The server is stopped.
+            InputError: an answer depends on earlier calls, and the recording is not in Redis. The server is stopped.
         """
         try:
             self._backend.share_sessions(group)
@@ -418,7 +419,7 @@ class WireServer(CallInspection):
             raise
 
     def _connection_type(self) -> Callable[..., DirectConnection]:
-        """Return the factory of connections, which are also those of a proxy if something is intercepted."""
+        """Return the factory of connections, which are also a proxy's if something is intercepted."""
         if self._interception is None:
             return DirectConnection
         from offbook.wire.intercept.proxy_connection import ProxyConnection  # noqa: PLC0415 - few servers need it
@@ -432,7 +433,7 @@ class WireServer(CallInspection):
         return self
 
     def call_soon(self, work: Callable[[], object]) -> None:
-        """Have the server's thread do something, soon."""
+        """Run a function on the server's thread soon."""
         self._thread.call_soon(work)
 
     def stop(self) -> None:

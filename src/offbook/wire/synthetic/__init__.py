@@ -1,1 +1,1 @@
-"""Synthetic answers for endpoints beside the model calls: embeddings, lists of models, token counts."""
+"""Synthetic answers for endpoints other than model calls: embeddings, lists of models, token counts."""

@@ -1,4 +1,4 @@
-"""Answers to requests that are not recorded and that need no model: lists of models, token counts, embeddings."""
+"""Answers to unrecorded requests that need no model: lists of models, token counts, embeddings."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from offbook.wire.response import HttpResponse, error_response, whole_response
 from offbook.wire.synthetic.embeddings import OLLAMA_DIMENSIONS, TOKENS_PER_MEDIUM, embeddings_answer
 
 _PROBES = ("/", "/api/hello")
-"""Where clients look whether a server is there, before they ask it anything."""
+"""Paths that clients request first, to see whether a server is running."""
 
 
 def synthetic_response(parsed: ParsedRequest, models: list[str]) -> HttpResponse:
-    """Answer a request that is not recorded: an embedding, a list of models or a token count, always the same; or 404.
+    """Answer an unrecorded request deterministically: an embedding, a list of models, a token count, or 404.
 
     `models` are the models that the recording names.
     """
@@ -72,7 +72,7 @@ class _ShowBody(Struct):
 
 
 def ollama_models_answer(path: str, names: Sequence[str], body: JsonObject) -> JsonObject | None:
-    """Answer at `path`; None if the body names a model that is not in `names`, or there is no such path.
+    """Answer at `path`, or return None for a model not in `names`, or an unknown path.
 
     A name without a tag has the tag `latest`.
     """
@@ -145,9 +145,9 @@ _GOOGLE_PREFIX = "models/"
 
 
 def models_answer(vendor: str, path: str, names: Sequence[str], *, body: JsonObject | None = None) -> JsonObject | None:
-    """Answer the vendor's endpoint for models at `path`; None if it names a model that is not in `names`, if any are.
+    """Answer the vendor's models endpoint at `path`, or return None for a model not in a non-empty `names`.
 
-    A list is one page: the names in their order, each once. Ollama's `/api/show` names its model in the `body`.
+    A list is one page: the names in order, each once. Ollama's `/api/show` names its model in the `body`.
 
     Raises:
         RequestError: the body must name a model, and does not.
@@ -221,8 +221,9 @@ def _list_or_one(
     describe: Callable[[str], JsonObject],
     listed: Callable[[list[JsonObject]], JsonObject],
 ) -> JsonObject | None:
-    """Return the model that the path names, or the list of all if it names none. If no model is known, each is there:
-    calls to it are answered."""
+    """Return the model that the path names, or the list of all. Without known models, every name exists: calls to it
+    are answered.
+    """
     parsed = _MODELS_PATH.fullmatch(path)
     if parsed is None:
         return None

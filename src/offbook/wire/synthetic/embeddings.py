@@ -24,10 +24,10 @@ TOKENS_PER_MEDIUM = 258
 
 
 def unit_vector(content: bytes, dimensions: int) -> list[float]:
-    """Return a vector of length 1 for `content`: the same in every process, and another for other content.
+    """Return a vector of length 1 for `content`: equal in every process, and different for other content.
 
-    Its numbers fit float32, so that they are equal however they are sent. A vector of fewer dimensions has the
-    direction of the first dimensions of a longer one.
+    Its numbers fit float32, so they are equal in every encoding. A vector of fewer dimensions has the direction of the
+    first dimensions of a longer one.
     """
     drawn = shake_256(sha256(content).digest()).digest(4 * dimensions)
     sides = [number - _HALF + 0.5 for number in unpack(f"<{dimensions}I", drawn)]
@@ -47,11 +47,11 @@ NonEmptyText: TypeAlias = Annotated[str, Meta(min_length=1)]
 Dimensions: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_DIMENSIONS)]
 
 NOT_TEXT = b"\xff"
-"""A byte that is not in any UTF-8 text, so that other content never equals a text."""
+"""A byte that occurs in no UTF-8 text, so that other content never equals a text."""
 
 
 class Embeddable(Struct, frozen=True):
-    """Something to embed, as bytes (a text as UTF-8), and its estimated number of tokens."""
+    """Content to embed, as bytes (a text as UTF-8), with its estimated number of tokens."""
 
     content: bytes
     tokens: int
@@ -230,7 +230,7 @@ def ollama_embeddings(body: JsonObject) -> JsonObject:
 
 
 def ollama_embedding(body: JsonObject) -> JsonObject:
-    """Answer `/api/embeddings`, which is older and takes one text."""
+    """Answer `/api/embeddings`, the older endpoint for a single text."""
     prompt = read_body(body, _OllamaPrompt).prompt
     return {"embedding": Embeddable.of_text(prompt).vector(OLLAMA_DIMENSIONS)}
 
@@ -238,7 +238,7 @@ def ollama_embedding(body: JsonObject) -> JsonObject:
 def embeddings_answer(vendor: str, path: str, body: JsonObject) -> JsonObject:
     """Answer the vendor's endpoint for embeddings at `path`.
 
-    A text has the same vector at every endpoint, if the number of dimensions is the same.
+    A text has an equal vector at every endpoint with the same number of dimensions.
 
     Raises:
         RequestError: the body is not a request for embeddings, or the vendor has no such endpoint at this path.

@@ -1,4 +1,4 @@
-"""Objects that clients leave with a vendor and ask for later: responses, chat completions, conversations, batches."""
+"""Objects that clients create at a vendor and request later: responses, chat completions, conversations, batches."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from offbook.wire.response import HttpResponse, error_response, whole_response
 from offbook.wire.synthetic.answers import DAY_AFTER, LONG_AGO, token_count_answer
 
 MAX_OBJECTS = 1_000
-"""How many objects of a session are kept, how many items of each, and how many answers until somebody asks for one."""
+"""The maximum of a session's objects, of each object's items, and of unstored answers."""
 DEFAULT_LIMIT = 20
-"""How many objects a page has, if its client does not say."""
+"""The default number of objects on a page."""
 
 Asker: TypeAlias = Callable[[str, JsonObject], HttpResponse]
 """Answers a model call with this path and body, as the session would if a client made it."""
@@ -53,7 +53,7 @@ class Asked(Struct, frozen=True):
 
 
 Answer: TypeAlias = JsonObject | HttpResponse | None
-"""The body of an answer, a whole answer, or None if the object is deleted."""
+"""The body of an answer, a whole answer, or None for a deleted object."""
 
 
 class StoredObjects:
@@ -172,7 +172,7 @@ class StoredObjects:
         return self._update(asked, _conversation(asked.ids[0]))
 
     def compact(self, asked: Asked) -> Answer:
-        """Return a conversation in short: nobody but the vendor can read what such an item says."""
+        """Return a compacted conversation, in an item that only the vendor can read."""
         digest = sha256(orjson.dumps(asked.body, option=orjson.OPT_SORT_KEYS)).hexdigest()
         item = {
             "id": f"cmp_{digest[:24]}",
@@ -186,7 +186,7 @@ class StoredObjects:
         return compacted | {"output": [item]}
 
     def moderate(self, asked: Asked) -> Answer:
-        """Return that nothing is amiss with any input."""
+        """Return that moderation found nothing."""
         body = read_body(asked.body, _Moderated)
         is_one = isinstance(body.input, str) or not all(isinstance(each, str) for each in body.input)
         has_image = not isinstance(body.input, str) and any(
@@ -200,7 +200,7 @@ class StoredObjects:
         }
 
     def create_batch(self, asked: Asked) -> Answer:
-        """Ask for the messages of a batch at once. It has ended when it is asked for again."""
+        """Ask for all messages of a batch at once. The batch has ended at the next request for it."""
         requests = read_body(asked.body, _Batch).requests
         batch = _batch(f"msgbatch_{next(self._numbers)}", succeeded=0, errored=0)
         self._parts[batch["id"]] = results = [self._batch_result(each) for each in requests]
@@ -274,7 +274,7 @@ class StoredObjects:
         return name in self._objects or (self._accepts_unknown and name not in self._deleted)
 
     def _object(self, asked: Asked, unknown: JsonObject) -> JsonObject | None:
-        """Return the object that is asked for, or `unknown` with its id; None if it is not found."""
+        """Return the requested object, or `unknown` with its id; None if it is not found."""
         name = asked.ids[0]
         return self._objects.get(name, unknown | {"id": name}) if self._is_known(asked) else None
 
@@ -305,7 +305,7 @@ class StoredObjects:
         self._parts.pop(name, None)
 
     def _take_in(self) -> None:
-        """Keep what the model calls since the last time have created."""
+        """Store the objects that model calls have created since the last time."""
         while self._answered:
             parsed, answer = self._answered.popleft()
             try:
@@ -456,7 +456,7 @@ def _moderation(*, has_image: bool) -> JsonObject:
 
 
 def _batch(id: str, *, succeeded: int, errored: int) -> JsonObject:
-    """Return a batch that has ended. The address of its results is relative, so that it stays in the session."""
+    """Return a batch that has ended. Its results have a relative address, which stays in the session."""
     counts = {"processing": 0, "succeeded": succeeded, "errored": errored, "canceled": 0, "expired": 0}
     return {
         "id": id,

@@ -1,1 +1,1 @@
-"""The vendors' APIs over WebSocket: frames, sessions that are replayed or recorded, and their faults."""
+"""The vendors' APIs over WebSocket: frames, replayed and recorded sessions, and their faults."""

@@ -1,4 +1,4 @@
-"""The server's end of a WebSocket: parses what a client sends, answers pings and closes, and sends frames on time."""
+"""The server's end of a WebSocket: parses a client's data, answers pings and closes, and sends timed frames."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from offbook.wire.websocket.framing import (
 logger = logging.getLogger("offbook.wire")
 
 CLOSE_WAIT_S = 5.0
-"""How long a client may take to answer a close frame."""
+"""The time limit for a client to answer a close frame."""
 MAX_UNSENT_ANSWERS = 64
-"""How many answers may wait for their time. Above it, nothing more is read from the client."""
+"""The number of answers that may wait for their time. Above it, reading from the client pauses."""
 
 
 class Dialogue(Protocol):
-    """What answers the messages of one client."""
+    """Answers the messages of one client."""
 
     def receive(self, message: Message) -> None:
         """Called with each message of the client, text or binary."""
@@ -49,7 +49,7 @@ class Dialogue(Protocol):
 
 
 class _Delivery(Struct, frozen=True):
-    """An answer that is to be sent, and since when its times count."""
+    """An answer to send, and the start of its times."""
 
     accepted: AcceptedCall
     answer: HttpResponse
@@ -57,9 +57,9 @@ class _Delivery(Struct, frozen=True):
 
 
 class WebSocketConnection:
-    """One connection that has left HTTP. Its `dialogue` answers messages, with answers whose frames are encoded.
+    """One connection that has left HTTP. Its `dialogue` answers messages with encoded frames.
 
-    Answers are sent one after the other, each frame at its time. An answer that does not end as `complete` is the last.
+    Answers are sent one at a time, each frame at its time. An answer that does not end as `complete` is the last.
     """
 
     def __init__(self, transport: asyncio.Transport, flow: FlowControl, tasks: set[asyncio.Task[None]]) -> None:
@@ -73,7 +73,7 @@ class WebSocketConnection:
         self._has_sent_close = self._is_deaf = False
 
     def feed(self, data: bytes) -> None:
-        """Take what the client has sent."""
+        """Handle data of the client."""
         if self._is_deaf:
             return
         try:
@@ -120,7 +120,7 @@ class WebSocketConnection:
             self._expect_close()
 
     def deliver(self, accepted: AcceptedCall, answer: HttpResponse) -> None:
-        """Send an answer after those that are waiting."""
+        """Send an answer after the waiting ones."""
         delivery = _Delivery(accepted, answer, accepted.session.clock.time())
         if self._sending is None and not accepted.is_ordered and self._is_due(answer):
             self.write(answer.content)
@@ -134,8 +134,9 @@ class WebSocketConnection:
             self._sending = self.start(self._send_all())
 
     def _fail(self, close: CloseMessage) -> None:
-        """Close the connection because nothing that follows can be understood. What still arrives is ignored: closing
-        what is not read would reset the connection, and lose the reason."""
+        """Close the connection after unintelligible data. Further data is read and ignored: closing with unread data
+        would reset the connection, and lose the reason.
+        """
         self._is_deaf = True
         self.close(close)
         if not self.transport.is_closing():
@@ -213,6 +214,6 @@ class WebSocketConnection:
 
 
 def after_head(answer: HttpResponse, head: bytes) -> HttpResponse:
-    """Return an answer whose first bytes are those of an HTTP response, which switches the protocol."""
+    """Return an answer that begins with an HTTP response, which switches the protocol."""
     (at_ms, data), *rest = answer.frames or ((answer.end_ms, b""),)
     return replace(answer, frames=((at_ms, head + data), *rest))

@@ -1,4 +1,4 @@
-"""Applies a fault to one exchange of a WebSocket session: which frames the client gets, when, and how they end."""
+"""Applies a fault to one exchange of a WebSocket session: to its frames, their times, and their ending."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from offbook.wire.websocket.turn import SWITCHING_PROTOCOLS, close_code, closed
 
 @singledispatch
 def apply_to_frames(fault: Fault | OrderFault, target: FaultTarget) -> HttpResponse:
-    """Return the answer that the client gets if `fault` applies to its exchange.
+    """Return the client's answer with `fault` applied to its exchange.
 
-    What has no form of its own here acts as on an HTTP response whose body is these frames.
+    A fault without a WebSocket form acts as on an HTTP response whose body is these frames.
     """
     return apply_fault(fault, target)
 
@@ -40,7 +40,7 @@ def _(fault: StreamTruncate, target: FaultTarget) -> HttpResponse:
     if clean.status != SWITCHING_PROTOCOLS:
         return apply_fault(fault, target)
     cut = _cut(fault, clean)
-    match fault.ending:
+    match fault.ending_on_wire:
         case "clean":
             return closed(cut, CloseMessage(NORMAL_CLOSURE))
         case "cut":
@@ -61,12 +61,12 @@ def _cut(fault: PacedStream, clean: HttpResponse) -> HttpResponse:
 
 
 def _half_frame(clean: HttpResponse, place: int) -> tuple[Frame, ...]:
-    """Return the first half of the frame at a place, if there is one."""
+    """Return the first half of the frame at a position, if it exists."""
     return tuple((at_ms, data[: len(data) // 2]) for at_ms, data in clean.frames[place : place + 1])
 
 
 def _with_error(cut: HttpResponse, target: FaultTarget) -> HttpResponse:
-    """Return the frames with an error after them: an event where the vendor has such, else a close."""
+    """Return the frames with an error after them: an event if the vendor has one, else a close."""
     message = target.marked(INJECTED_ERROR)
     if target.parsed.route.vendor != "openai":
         return closed(cut, CloseMessage(INTERNAL_ERROR, message))

@@ -1,6 +1,6 @@
-"""WebSocket frames (RFC 6455): parses what a peer sends, and encodes frames, handshakes and close messages.
+"""WebSocket frames (RFC 6455): parses a peer's data, and encodes frames, handshakes and close messages.
 
-Nothing here waits or has a socket. Extensions are neither offered nor accepted, so that frames stay plain.
+Nothing here waits or has a socket. Extensions are neither offered nor accepted, so frames stay plain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 NORMAL_CLOSURE, PROTOCOL_ERROR, NO_STATUS, ABNORMAL_CLOSURE = 1000, 1002, 1005, 1006
 INVALID_DATA, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR, TRY_AGAIN_LATER = 1007, 1008, 1009, 1011, 1013
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-"""The largest message that is accepted, over all its frames."""
+"""The size of the largest accepted message, over all its frames."""
 MAX_REASON_BYTES = 123
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -27,7 +27,7 @@ _SENDABLE_CODES = frozenset((*range(1000, 1004), *range(1007, 1015)))
 
 
 class FramingError(Exception):
-    """Bytes that break the protocol. `code` is the close code that says so."""
+    """Bytes that violate the protocol. `code` is the corresponding close code."""
 
     def __init__(self, code: int, reason: str) -> None:
         self.code, self.reason = code, reason
@@ -46,12 +46,14 @@ class Message(Struct, frozen=True, gc=False):
 
     @property
     def is_data(self) -> bool:
-        """Whether it is not a control frame."""
+        """Whether it is a data frame, as opposed to a control frame."""
         return self.opcode in (TEXT, BINARY)
 
 
 class CloseMessage(Struct, frozen=True):
-    """What a close frame says. The code is 1005 if it has none, and 1006 if the connection ended without the frame."""
+    """The content of a close frame. The code is 1005 if it has none, and 1006 if the connection ended without the
+    frame.
+    """
 
     code: int = NO_STATUS
     reason: str = ""
@@ -60,7 +62,7 @@ class CloseMessage(Struct, frozen=True):
 class FrameParser:
     """Parses frames as they arrive, and joins the fragments of a message.
 
-    With `expects_mask`, frames must be masked, as those of clients are; without it, they must not be.
+    With `expects_mask`, frames must be masked, as clients' are; otherwise they must not be.
     """
 
     def __init__(self, *, expects_mask: bool, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
@@ -70,14 +72,14 @@ class FrameParser:
 
     @property
     def unparsed(self) -> bytes:
-        """The beginning of a frame that is not complete."""
+        """The beginning of an incomplete frame."""
         return bytes(self._unparsed)
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """Yield the messages and control frames that `data` completes.
 
         Raises:
-            FramingError: the bytes break the protocol. Nothing must be fed after that.
+            FramingError: the bytes violate the protocol. Feed nothing after that.
         """
         self._unparsed += data
         at = 0
@@ -91,7 +93,9 @@ class FrameParser:
             del self._unparsed[:at]
 
     def _frame_at(self, at: int) -> tuple[bool, int, bytes, int] | None:
-        """Return of the frame at a place whether it is final, opcode, payload and end; None if it is not whole."""
+        """Return whether the frame at a position is final, and its opcode, payload and end; None if it
+        is incomplete.
+        """
         buffer = self._unparsed
         if len(buffer) < at + 2:
             return None
@@ -125,7 +129,7 @@ class FrameParser:
             raise FramingError(PROTOCOL_ERROR, f"a frame is {'not ' if self._expects_mask else ''}masked")
 
     def _joined(self, opcode: int, payload: bytes, *, is_final: bool) -> Message | None:
-        """Return the message that a frame completes; None if more fragments follow."""
+        """Return the message that a frame completes, or None if more fragments follow."""
         if opcode not in _DATA_OPCODES:
             return Message(opcode, payload)
         is_continued = bool(self._opcode)
@@ -156,7 +160,7 @@ def _check_text(payload: bytes) -> None:
 
 
 def masked(payload: bytes, mask: bytes) -> bytes:
-    """Return the payload with the mask put on, or taken off. As one large integer, that is quick."""
+    """Return the payload with the mask applied or removed, quickly, as one large integer."""
     size = len(payload)
     repeated = (mask * (size // 4 + 1))[:size]
     return (int.from_bytes(payload) ^ int.from_bytes(repeated)).to_bytes(size)
@@ -178,7 +182,7 @@ def encode_frame(opcode: int, payload: bytes, *, is_masked: bool = False) -> byt
 
 
 def encode_close(close: CloseMessage, *, is_masked: bool = False) -> bytes:
-    """Return a close frame. Its reason is cut to what fits; the codes 1005 and 1006 are not sent."""
+    """Return a close frame. A long reason is truncated; the codes 1005 and 1006 are not sent."""
     if close.code in (NO_STATUS, ABNORMAL_CLOSURE):
         return encode_frame(CLOSE, b"", is_masked=is_masked)
     reason = close.reason.encode("utf-8", "replace")[:MAX_REASON_BYTES].decode("utf-8", "ignore").encode()
@@ -186,10 +190,10 @@ def encode_close(close: CloseMessage, *, is_masked: bool = False) -> bytes:
 
 
 def decode_close(payload: bytes) -> CloseMessage:
-    """Return what the payload of a close frame says.
+    """Return the content of a close frame's payload.
 
     Raises:
-        FramingError: it has half a code, a code that must not be sent, or a reason that is not UTF-8.
+        FramingError: it has half a code, an invalid code, or a reason that is not UTF-8.
     """
     if not payload:
         return CloseMessage()

@@ -26,7 +26,7 @@ VERSION = "13"
 
 
 def handshake_problem(request: HttpRequest) -> HttpResponse | None:
-    """Return the refusal of a request that asks for a WebSocket in a wrong way; None if it is right."""
+    """Return the refusal of an invalid WebSocket request, or None."""
     headers = request.headers
     if headers.get("sec-websocket-version", "").strip() != VERSION:
         text = b"this server speaks version 13 of the WebSocket protocol"
@@ -38,22 +38,21 @@ def handshake_problem(request: HttpRequest) -> HttpResponse | None:
 
 
 def with_key_header(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers in which the key that a client offers as a subprotocol is where other clients put theirs."""
+    """Return headers with a key moved from a client's subprotocol to its usual header."""
     key = subprotocol_key(headers.get("sec-websocket-protocol", ""))
     return {"authorization": f"Bearer {key}"} | dict(headers) if key else dict(headers)
 
 
 def offered_subprotocols(headers: Mapping[str, str]) -> list[str]:
-    """Return the subprotocols that a client offers, without those that are a key."""
+    """Return a client's offered subprotocols without those that are a key."""
     names = (name.strip() for name in headers.get("sec-websocket-protocol", "").split(","))
     return [name for name in names if name and not is_key_subprotocol(name)]
 
 
 def opening_head(request: HttpRequest, answered: Mapping[str, str]) -> bytes:
-    """Return the head that opens the connection. `answered` are the headers of the recorded, or real, response.
+    """Return the head that opens the connection. `answered` are the headers of the recorded or real response.
 
-    Of the subprotocols that the client offers, it gets the one that was chosen then, else the first: many clients leave
-    if they get none.
+    The client gets the recorded subprotocol, else the first one that it offers, because many clients leave without one.
     """
     offered = offered_subprotocols(request.headers)
     chosen = answered.get("sec-websocket-protocol", "")
@@ -90,7 +89,7 @@ def open_session(
     access: Access,
     proxy: Forwarder | None,
 ) -> Activity:
-    """Answer a handshake, and have what follows it answered. Return where the activity of its session is counted."""
+    """Answer a handshake and the session after it. Return the activity counter of its session."""
     request = replace(request, headers=with_key_header(request.headers))
     problem = handshake_problem(request) or _access_problem(request, access)
     if problem is not None:
@@ -115,7 +114,7 @@ def _access_problem(request: HttpRequest, access: Access) -> HttpResponse | None
 def _answer(
     accepted: AcceptedCall, answer: HttpResponse, connection: WebSocketConnection, handshake: TurnRequest
 ) -> None:
-    """Answer a handshake from the recording; with a 101, what follows is, too."""
+    """Answer a handshake from the recording and, after a 101, the session."""
     session: WireSession = accepted.session
     if answer.status != SWITCHING_PROTOCOLS:
         connection.deliver(accepted, refusing_bytes(answer))

@@ -1,4 +1,4 @@
-"""A WebSocket session with the real API: forwards what both sides send, and records it exchange by exchange."""
+"""A WebSocket session with the real API: forwards both sides' messages, and records them exchange by exchange."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ _SUBPROTOCOL = "sec-websocket-protocol"
 
 
 class UpstreamPlace(Struct, frozen=True):
-    """Where a session goes: its URL, which may raise InputError, and the `address` that messages name.
+    """The destination of a session: its URL, which may raise InputError, and the `address` for messages.
 
-    `auth` replaces the client's key if it is not None. `credentials` are all secrets that the handshake carries.
+    `auth` replaces the client's key if it is not None. `credentials` are all secrets of the handshake.
     """
 
     url: Callable[[], str]
@@ -67,8 +67,9 @@ class UpstreamPlace(Struct, frozen=True):
 
 
 class TurnCapture:
-    """What both sides have sent in one exchange, with the times in ms: of the client since its first message here, of
-    the server since the client's last."""
+    """Both sides' messages in one exchange, with times in ms: the client's since its first message here, the server's
+    since the client's last.
+    """
 
     def __init__(self, now_s: float) -> None:
         self.sent: list[tuple[float, SentMessage]] = []
@@ -93,7 +94,7 @@ def _ms(seconds: float) -> float:
 class LiveSession:
     """Forwards one session to the real API. An exchange is recorded before the client's next message is forwarded.
 
-    Faults that are planned for its calls do not fire: what the server sends is not known before it is forwarded.
+    Planned faults do not fire, because the server's messages are unknown before they are forwarded.
     """
 
     def __init__(
@@ -126,13 +127,13 @@ class LiveSession:
         self._socket.send(message)
 
     def lost(self) -> None:
-        """Record what is left, and leave the real API."""
+        """Record the rest, and leave the real API."""
         self._end()
         if self._socket is not None:
             self._connection.start(self._socket.close(CloseMessage(1000)))
 
     async def run(self) -> None:
-        """Open the session at the real API, and forward what it sends until one side ends it."""
+        """Open the session at the real API, and forward its messages until one side ends it."""
         try:
             self._socket = await connect(
                 self._place.url(), self._upstream_headers(), timeout_s=self._place.connect_timeout_s
@@ -167,7 +168,7 @@ class LiveSession:
             self.receive(message)
 
     def _upstream_headers(self) -> RawHeaders:
-        """Return the headers of the client's handshake. A key among its subprotocols goes as far as other keys do."""
+        """Return the headers of the client's handshake. A key in its subprotocols is treated like other keys."""
         auth = self._place.auth
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self._request.headers.items()]
         headers = upstream_request_headers(raw, auth=auth)
@@ -223,7 +224,7 @@ class LiveSession:
         self._session.note(attempt, answer, CallOutcome("recorded", key, failure))
 
     def _next_attempt(self, turn: TurnCapture) -> CallAttempt:
-        """Return the call of an exchange; its fault, if one was planned, has changed nothing."""
+        """Return the call of an exchange. Its fault, if planned, has changed nothing."""
         attempt, self._attempt = self._attempt, None
         if attempt is None:
             fields = turn_fields(path=self._handshake.place, after=self._after, sent=turn.sent)
@@ -286,7 +287,7 @@ class UpstreamSocket:
         self._parser = FrameParser(expects_mask=False)
 
     async def messages(self) -> AsyncIterator[Message | CloseMessage]:
-        """Yield what the server sends: messages, and at last how it closed the connection. Pings are answered."""
+        """Yield the server's messages and its close. Pings are answered."""
         try:
             while data := await self._reader.read(READ_BYTES):
                 for message in self._parser.feed(data):
@@ -369,7 +370,7 @@ async def _shake_hands(
 
 
 class _Answer:
-    """The HTTP answer to a handshake. It is called by its parser."""
+    """The HTTP answer to a handshake, filled by its parser."""
 
     def __init__(self, head: bytes) -> None:
         self.headers: dict[str, str] = {}

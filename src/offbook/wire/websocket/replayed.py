@@ -1,4 +1,4 @@
-"""A WebSocket session that is answered from a recording."""
+"""A WebSocket session answered from a recording."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from offbook.wire.websocket.turn import (
     with_turn,
 )
 
-_NOT_LIVE = "a session that began with recorded answers is not continued at the real API: record it anew"
+_NOT_LIVE = "a session that began with recorded answers is not continued at the real API: record it again"
 
 
 class ReplayedSession:
-    """Answers what a client sends with what the server sent in the recorded session.
+    """Answers a client with the server's messages of the recorded session.
 
-    A message that the recording does not have closes the connection with the code 4422.
+    An unrecorded message closes the connection with the code 4422.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ReplayedSession:
     ) -> None:
         self._connection, self._session, self._source = connection, session, source
         self._request, self._handshake = request, handshake
-        self._matcher = SessionMatcher(source.tape.websocket_turns, handshake.request_hash)
+        self._matcher = SessionMatcher(source.tape.websocket_turns, handshake.request_hash, source.tape.but_for)
         self._is_over = False
 
     def receive(self, message: Message) -> None:
@@ -63,7 +63,7 @@ class ReplayedSession:
             self._answer(turn)
 
     def lost(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
     def _answer(self, turn: Turn) -> None:
         accepted = accept_in(self._session, self._request, with_turn(self._handshake, turn))

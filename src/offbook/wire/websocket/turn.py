@@ -62,21 +62,21 @@ def parse_handshake(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> T
 
 def with_turn(handshake: TurnRequest, turn: Turn) -> TurnRequest:
     """Return a recorded exchange of a session as a call."""
-    return replace(handshake, request_hash=turn.fingerprint, fields=bytes(turn.request), is_message=True)
+    return replace(handshake, request_hash=turn.fingerprint, fields=bytes(turn.exchange.request), is_message=True)
 
 
 def with_sent(handshake: TurnRequest, fields: JsonObject, fingerprint: str) -> TurnRequest:
-    """Return what a client has sent as a call."""
+    """Return a client's messages as a call."""
     return replace(handshake, request_hash=fingerprint, fields=canonical_bytes(fields), is_message=True)
 
 
 def unknown_fingerprint(fields: JsonObject) -> str:
-    """Return a fingerprint for what is not recorded."""
+    """Return a fingerprint for unrecorded messages."""
     return sha256(canonical_bytes(fields)).hexdigest()
 
 
 def recorded_frames(wire: WireRecord) -> HttpResponse:
-    """Return the recorded messages of a server as frames. One that closed its connection closes it again."""
+    """Return a server's recorded messages as frames, with the recorded close."""
     frames = [
         (at_ms, encode_frame(TEXT if isinstance(text, str) else BINARY, wire_bytes(text)))
         for at_ms, text in wire.frames or ()
@@ -95,9 +95,9 @@ def closed(answer: HttpResponse, close: CloseMessage) -> HttpResponse:
 
 
 def in_frames(answer: HttpResponse, *, reason: str = "") -> HttpResponse:
-    """Return an answer within a session, in which there is no HTTP any more.
+    """Return an answer within a session, where HTTP no longer applies.
 
-    An error becomes a close frame, with the `reason` if there is one, and a body a text message.
+    An error becomes a close frame, with the `reason` if given, and a body a text message.
     """
     if answer.status is None or answer.status == SWITCHING_PROTOCOLS:
         return answer
@@ -109,7 +109,7 @@ def in_frames(answer: HttpResponse, *, reason: str = "") -> HttpResponse:
 
 
 def close_code(status: int) -> int:
-    """Return the close code that says about the same as the status of an HTTP error."""
+    """Return the close code that corresponds to an HTTP error status."""
     if status == 422:
         return MISS_CODE
     if status in (429, 503):

@@ -19,6 +19,7 @@ from offbook.providers.provider import Provider, run_sync
 from offbook.schema_errors import describe_type
 from offbook.tools import GivenTools, Toolbox, ToolDef
 from offbook.tools.effects import UNDECLARED, ToolDeclaration
+from offbook.workflow.engine.mocked import check_mocked, mocked
 from offbook.workflow.engine.result import NO_CHECKPOINT, RunStatus, StepCheckpoint, StepResult, WorkflowResult
 from offbook.workflow.engine.step_kinds import build_level
 from offbook.workflow.engine.step_runner import (
@@ -46,7 +47,8 @@ class WorkflowEngine:
     Args:
         workflow: a definition, or the path of its file.
         provider_gateway: calls the models; a provider that is not a gateway is put behind one. What the workflow
-            says of `retry` and `restart_streams` comes before the gateway's own rules.
+            says of `retry` and `restart_streams` comes before the gateway's own rules. A workflow whose config says
+            `provider: mock` needs none: each run is answered from its `responses_file`, from the start.
         tools: tools that the workflow calls but does not declare, and replacements for declared tools.
         wrap_tools: wraps all tools, for example with a recorder.
         sink: gets the events of the run and its steps.
@@ -64,7 +66,7 @@ class WorkflowEngine:
     def __init__(
         self,
         workflow: WorkflowDefinition | str | os.PathLike[str],
-        provider_gateway: Provider,
+        provider_gateway: Provider | None = None,
         *,
         tools: GivenTools = (),
         wrap_tools: WrapTools = dict,
@@ -84,9 +86,12 @@ class WorkflowEngine:
         check_tools_are_used(given, definition)
         self.definition = definition
         self._sink = guard_sink(sink)
-        self._gateway = _gateway_of(provider_gateway)
+        if provider_gateway is None:
+            check_mocked(definition)
+        self._gateway = None if provider_gateway is None else _gateway_of(provider_gateway)
+        self._folder, self._wrap_tools = Path(folder or "."), wrap_tools
         self._checkpoint, self._on_text = checkpoint, on_text or (lambda step_id, text: None)
-        self._tools = _WorkflowTools(Path(folder or "."), given, declarations or {})
+        self._tools = _WorkflowTools(self._folder, given, declarations or {})
         self._level = self._build_level(wrap_tools)
 
     def using(
@@ -134,6 +139,9 @@ class WorkflowEngine:
                 for a model.
         """
         definition, results = self.definition, dict[str, StepResult]()
+        if self._gateway is None:
+            async with mocked(definition, self._folder, self._wrap_tools, self._sink) as (gateway, wrap_tools):
+                return await self.using(gateway, wrap_tools=wrap_tools, checkpoint=self._checkpoint).run(state)
         run_state = initial_state(definition.state, dict(state or {}), source=definition.name)
         gateway = self._gateway.using(budget_usd=definition.config.budget_usd)
         if gateway.budget.limit_usd is not None:

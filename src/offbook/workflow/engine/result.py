@@ -81,7 +81,7 @@ class StepCheckpoint(Protocol):
     """Stores the results of steps by their path in the run (`loop[0].step`)."""
 
     def find(self, path: str) -> StepResult | None:
-        """Return the result of a step that was done in an earlier part of this run, if there is one."""
+        """Return a step's result from an earlier part of this run, or None."""
         ...
 
     def save(self, path: str, result: StepResult) -> None:

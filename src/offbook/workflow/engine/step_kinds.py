@@ -154,7 +154,7 @@ class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
 
 
 def _answer_text(response: Response) -> str:
-    """Return the text of the model. Raises StepError if a step without tools gets nothing but tool calls."""
+    """Return the model's text. Raises StepError if a step without tools gets only tool calls."""
     if response.tool_calls and not response.content.strip():
         names = ", ".join(repr(call.tool) for call in response.tool_calls)
         raise StepError(f"the model calls {names} and returns no text, but the step has no tools")
@@ -214,11 +214,11 @@ class AgentStepRunner(ModelStepRunner[AgentStep]):
 
 
 class ToolStepRunner(StepRunner[ToolStep]):
-    """Calls a tool; its result is the output. A failure is retried if the step, or the config, has a `retry`.
+    """Calls a tool. Its result is the output. A failure is retried if the step or the config has a `retry`.
 
-    The config's is for every step, so it reaches only tools that are declared read-only or idempotent: what failed may
-    have happened all the same. The tool's own declaration decides, not that of a wrapper, which may be stricter: a run
-    under test takes the same attempts as a real one.
+    The config's `retry` applies to every step, and therefore only to tools declared read-only or idempotent: a failed
+    call may have had its effect. The tool's own declaration decides, not a wrapper's, which may be stricter: a run
+    under test makes the same attempts as a real one.
     """
 
     def __init__(self, definition: ToolStep, environment: Environment) -> None:
@@ -312,7 +312,7 @@ class LoopStepRunner(StepRunner[LoopStep]):
         return len(collected) if definition.collect is None else collected
 
     def _inner(self, scope: Scope, index: int, elements: list[Any] | None) -> Scope:
-        """Return what the steps of a round see: with `over`, a copy of the state, and an element."""
+        """Return the values visible to a round's steps: with `over`, a copy of the state and an element."""
         state, variables = scope.state, {**scope.variables, "index": index}
         if elements is not None:
             state, variables[self.definition.variable] = dict(scope.state), elements[index]

@@ -1,4 +1,4 @@
-"""Runs the steps of one level: what a step is and sees, in which order they run, how many at once, and their usage."""
+"""Runs the steps of one level: their order, their concurrency, their values and their usage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ D = TypeVar("D", bound=StepFields)
 
 
 class LoadedTools(Struct, frozen=True):
-    """The tools that a file declares, and the same with the wrappers of the run."""
+    """The tools that a file declares, without and with the run's wrappers."""
 
     own: Mapping[str, ToolDef]
     wrapped: Mapping[str, ToolDef]
@@ -40,12 +40,12 @@ LoadTools: TypeAlias = Callable[[Mapping[str, ToolDefinition]], LoadedTools]
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """The things that the steps of a workflow share in all of its runs.
+    """The things shared by all runs of a workflow's steps.
 
-    `toolbox` has the tools with the wrappers of the run, and `own_tools` the tools without them.
-    `retry` is the policy of steps that have none of their own. `on_text` is called with the id of a step and each piece
-    of its streamed answers. `load_tools` loads the tools that a file declares. `names` are the names that expressions
-    may use. `prefix` precedes the ids of a sub-workflow's steps in recordings.
+    `toolbox` has the tools with the run's wrappers, and `own_tools` the tools without them. `retry` is the default
+    policy of steps. `on_text` is called with a step's id and each piece of its streamed answers. `load_tools` loads the
+    tools that a file declares. `names` are the names that expressions may use. `prefix` precedes the ids of a
+    sub-workflow's steps in recordings.
     """
 
     workflow: str
@@ -148,7 +148,7 @@ class Schedule:
     def _update_dependants(
         self, step_id: str, state: BranchState, chosen: str | None
     ) -> Iterator[tuple[str, BranchState]]:
-        """Update the dependants of a settled step, and yield those that are settled by it because they will not run."""
+        """Update the dependants of a settled step, and yield those that settle because they will not run."""
         router = self._graph.routers.get(step_id)
         for after in self._graph.dependants[step_id]:
             if state == "broken":

@@ -26,7 +26,7 @@ _IMPORT_LOCK = RLock()
 
 
 class ToolModule(Struct, frozen=True):
-    """A module that a workflow names: one in the `folder` of the workflow if there is one, otherwise any other."""
+    """A module named by a workflow: from the workflow's `folder` if it exists there, otherwise from the import path."""
 
     name: str
     folder: Path
@@ -49,7 +49,7 @@ class ToolModule(Struct, frozen=True):
             return importlib.import_module(self.name)
         except (Exception, SystemExit) as error:
             if isinstance(error, ModuleNotFoundError) and f"{self.name}.".startswith(f"{error.name}."):
-                hint = did_you_mean(self.name, _modules_in(self.folder), kind="modules beside the workflow")
+                hint = did_you_mean(self.name, _modules_in(self.folder), kind="modules next to the workflow")
                 raise InputError(f"there is no module {self.name!r}", source=source, hint=hint) from None
             where = _failure_location(error, self.folder.resolve())
             reason = f"importing {self.name} fails, in {where}: {type(error).__name__}: {error}"
@@ -87,7 +87,7 @@ def _restore(hidden: dict[str, ModuleType], *, instead_of: dict[str, ModuleType]
 
 
 def _shadowing_modules(folder: Path, name: str) -> list[str]:
-    """Return loaded modules that hide those of `folder`: modules of other workflows, or with the name of ours."""
+    """Return loaded modules that hide those of `folder`: modules of other workflows, or with our own module's name."""
     others = {
         id(module) for place, modules in _LOADED_MODULES.items() if place != folder for module in modules.values()
     }

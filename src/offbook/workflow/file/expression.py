@@ -54,7 +54,7 @@ class Token(Struct, frozen=True):
 
 
 class Mention(Struct, frozen=True):
-    """A path that an expression names, and how many macro bodies enclose it."""
+    """A path in an expression, and the number of enclosing macro bodies."""
 
     path: ValuePath
     depth: int
@@ -182,7 +182,7 @@ class _TokenWalk:
 
 
 def _literal(token: Token) -> str | None:
-    """Return the key or position of a token, if it is a literal without escapes."""
+    """Return the key or position of a literal token without escapes, else None."""
     if token.kind == "number" and token.text.isdecimal():
         return token.text
     is_plain = token.kind == "text" and token.text[0] in "'\"" and "\\" not in token.text

@@ -209,7 +209,7 @@ def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
 
 
 def read_definition(document: object, report: ProblemReport | None = None) -> WorkflowDefinition:
-    """Return the definition in a document. Whether its steps make sense is for `validate` to say.
+    """Return the definition in a document. `validate` checks whether its steps make sense.
 
     Raises:
         WorkflowError: the document is not JSON or does not fit the schema; the error has all problems.
@@ -256,7 +256,7 @@ def _check_json(value: object, path: DocumentPath, report: ProblemReport) -> Non
 
 
 def _whole_workflow(declared: object) -> object:
-    """Return a workflow with its short forms written out, such as a tool that is only a `module:function`."""
+    """Return a workflow with its short forms expanded, such as a tool given only as `module:function`."""
     if not isinstance(declared, dict):
         return declared
     whole = {**declared}
@@ -306,7 +306,7 @@ def _whole_rules(declared: object) -> object:
 
 
 def _written_part(path: DocumentPath, document: Any) -> DocumentPath:
-    """Return as much of the path as the document has, whose short forms are not written out."""
+    """Return the part of the path that exists in the document with its short forms."""
     for depth, part in enumerate(path):
         has_part = part in document if isinstance(document, dict) else isinstance(document, list | tuple)
         if not has_part:
@@ -316,7 +316,7 @@ def _written_part(path: DocumentPath, document: Any) -> DocumentPath:
 
 
 def _report_conflicts(whole: object, report: ProblemReport, misfits: Sequence[DocumentPath]) -> None:
-    """Report configs and steps whose fields do not fit together, except where a field is wrong by itself."""
+    """Report configs and steps with contradictory fields, unless a field is wrong by itself."""
     steps = list(_declared_steps(whole, ()))
     conflicts = [(path, STEP_TYPES[step["type"]].conflict(step)) for path, step in steps]
     for path, config in _declared_configs(whole, steps):
@@ -472,7 +472,7 @@ def _parse(text: str, source: str, inclusion: Inclusion, tools: frozenset[str]) 
 
 
 def _read_text(file: Path) -> str:
-    """Read a UTF-8 file; of a file that is too long, one byte more than the limit, for `read_yaml` to refuse."""
+    """Read a UTF-8 file. For a file that is too long, read one byte beyond the limit, for `read_yaml` to refuse."""
     try:
         data = read_file(file, limit=MAX_BYTES + 1)
         return data.decode("utf-8-sig")

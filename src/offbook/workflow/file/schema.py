@@ -54,7 +54,7 @@ class Definition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RetryDefinition(Definition, frozen=True, kw_only=True):
-    """When a failed call is retried, with the fields of `RetryPolicy`."""
+    """The retry policy of failed calls, with the fields of `RetryPolicy`."""
 
     max_retries: NonNegativeInt = RetryPolicy().max_retries
     backoff_s: NonNegativeFloat = RetryPolicy().backoff_s
@@ -82,10 +82,10 @@ MAX_CONCURRENT_STEPS = 10
 
 
 class ConfigDefinition(Definition, frozen=True, kw_only=True):
-    """The models and their options, and the limits of a run. Unset fields are left to the caller.
+    """The models and their options, and the limits of a run. The caller decides about unset fields.
 
-    At most `max_concurrent_steps` steps of a level run at the same time, by default 10. `max_retries` is short for a
-    `retry` with that field alone. `stream` is for all steps that do not say.
+    At most `max_concurrent_steps` steps of a level run concurrently, by default 10. `max_retries` is short for a
+    `retry` with that field alone. `stream` is the default for all steps.
     """
 
     provider: MockableProviderName | None = None
@@ -107,7 +107,7 @@ class ConfigDefinition(Definition, frozen=True, kw_only=True):
     restart_streams: bool | None = None
 
     def retry_policy(self) -> RetryPolicy | None:
-        """Return the policy for the gateway, and for steps that have none of their own; None if it is not set."""
+        """Return the policy for the gateway and for steps without their own, or None."""
         if self.retry is not None:
             return self.retry.policy()
         return None if self.max_retries is None else RetryPolicy(max_retries=self.max_retries)
@@ -193,7 +193,7 @@ class AgentStep(ModelFields, frozen=True, kw_only=True, tag="agent"):
 
 
 class ToolStep(StepFields, frozen=True, kw_only=True, tag="tool"):
-    """Calls a tool. Every string in `args` is a template; one that is a single placeholder gives the value itself."""
+    """Calls a tool. Every string in `args` is a template; a single placeholder gives the value itself."""
 
     tool: Name
     args: dict[str, Any] = {}
@@ -253,10 +253,10 @@ MAX_STEPS = 20_000
 
 
 class SubworkflowStep(StepFields, frozen=True, kw_only=True, tag="subworkflow"):
-    """Runs another workflow, from a file or inline, with a state of its own.
+    """Runs another workflow, from a file or inline, with its own state.
 
-    `input` sets keys of its state; `outputs` maps state paths of this workflow to paths of its final state.
-    A step that was loaded from a file has the workflow of `path` in `workflow`.
+    `input` sets keys of its state; `outputs` maps state paths of this workflow to paths of its final state. A step
+    loaded from a file has the workflow of `path` in `workflow`.
     """
 
     path: Name | None = None
@@ -327,7 +327,7 @@ def workflow_json_schema() -> JsonObject:
 
 
 def _allow_short_forms(definitions: dict[str, Any]) -> None:
-    """Add the forms that are written out before a file is converted."""
+    """Add the short forms, which are expanded before a file is converted."""
     function = definitions["PythonFunctionTool"]
     function["properties"].pop("builtin")
     function["required"].remove("builtin")

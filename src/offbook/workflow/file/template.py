@@ -95,7 +95,7 @@ def value_at(path: ValuePath, scope: Mapping[str, Any], place: str = "") -> Any:
 
 
 def follow_path(path: ValuePath, scope: Mapping[str, Any]) -> tuple[Any, int]:
-    """Follow `path` as far as it exists; return the last value, and how many parts of the path lead to it."""
+    """Follow `path` as far as it exists. Return the last value, and the number of parts that lead to it."""
     value: Any = scope
     for depth, part in enumerate(path):
         if isinstance(value, Mapping) and part in value:

@@ -1,4 +1,4 @@
-"""Walks over all steps of a workflow, in loops and sub-workflows too: ids, models, tools, files, state keys."""
+"""Walks over all steps of a workflow, including loops and sub-workflows: ids, models, tools, files, state keys."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def steps_without_model(definition: WorkflowDefinition) -> list[str]:
 
 
 class Endpoint(Struct, frozen=True):
-    """An API that serves models. Without a `base_url` it is the vendor's own."""
+    """An API that serves models. The default `base_url` is the vendor's."""
 
     provider: MockableProviderName | None
     base_url: str | None = None
@@ -134,7 +134,7 @@ def check_tools_are_used(given: Iterable[str], definition: WorkflowDefinition) -
 
 
 class StepReference(Struct, frozen=True):
-    """A string in a step, such as a template or the name of a tool, and where in the step it is."""
+    """A string in a step, such as a template or a tool name, and its place in the step."""
 
     place: DocumentPath
     text: str

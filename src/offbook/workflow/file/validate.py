@@ -73,7 +73,7 @@ class Level:
         )
 
     def keys_before(self, step: AnyStep) -> frozenset[str]:
-        """Return the state paths that may exist when a step runs: on some branch, a step before it writes them.
+        """Return the state paths that may exist when a step runs, because an earlier step on some branch writes them.
 
         For an invalid graph, whose order is unknown, these are all paths of the level.
         """
@@ -131,7 +131,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def check_reads(level: Level, report: ProblemReport) -> None:
-    """Report templates and expressions that are invalid, or that name what no step before writes."""
+    """Report templates and expressions that are invalid, or that read what no earlier step writes."""
     for path, step in level.placed():
         known = ReadableKeys(level, step)
         for template in templates_of(step):
@@ -181,7 +181,7 @@ def _check_template(reference: StepReference, path: DocumentPath, known: Readabl
     for match in _DOUBLE_BRACES.finditer(reference.text):
         if match[1].partition(".")[0] in names:
             hint = f"write {{{match[1]}}}; {{{{ is a literal brace"
-            report.add(place, f"{match[0]!r} is not a placeholder, and would be sent as it is", hint=hint)
+            report.add(place, f"{match[0]!r} is not a placeholder, and would be sent unchanged", hint=hint)
     for value_path in template.paths:
         if value_path[0] in names:
             _check_path(value_path, place, known, report)
@@ -217,7 +217,7 @@ def _check_path(value_path: ValuePath, place: DocumentPath, known: ReadableKeys,
 
 
 def _check_loop(step: LoopStep, path: DocumentPath, level: Level, report: ProblemReport) -> None:
-    """Report an `until` or a `collect` that names what the rounds do not write."""
+    """Report an `until` or a `collect` that reads what the rounds do not write."""
     own = frozenset(reference.text for inner in step.steps for reference in writes_of(inner))
     if step.until is not None:
         known = ReadableKeys(level, step, own)
@@ -243,7 +243,7 @@ def _check_subworkflow_io(step: SubworkflowStep, path: DocumentPath, report: Pro
 
 
 def check_ids(level: Level, report: ProblemReport, seen: dict[str, DocumentPath]) -> None:
-    """Report ids that are duplicates, also in loops, or not valid as keys of a recording."""
+    """Report ids that are duplicates, including those in loops, or not valid as keys of a recording."""
     for path, step in level.placed():
         if reason := unfit_reason(step.id):
             report.add((*path, "id"), f"the id {quote_name(step.id)} {reason}", hint=KEY_HINT)

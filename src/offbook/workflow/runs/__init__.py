@@ -1,1 +1,1 @@
-"""Stored runs: the files that let an interrupted or failed run be resumed."""
+"""Stored runs: the files that let an interrupted or failed run resume."""

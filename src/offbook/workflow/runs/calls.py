@@ -94,7 +94,7 @@ class StepCalls:
         self._recorded_tools: RecordingTools | None = None
 
     async def send(self, request: Request, provider: Provider, *, is_recorded: bool) -> Reply:
-        """Return the recorded reply to a request, or that of `provider`, which is recorded.
+        """Return the recorded reply to a request, or else the reply of `provider`, and record it.
 
         A provider that `is_recorded` appends its exchanges here itself.
         """
@@ -199,7 +199,7 @@ class RunCalls:
         return wrap_tool(tool, call, timeout_s=None)
 
     def tool_layer(self, *, is_recorded: bool) -> RunTools:
-        """Return what wraps tools like `wrap`."""
+        """Return a wrapper of tools that works like `wrap`."""
         return RunTools(self, is_recorded=is_recorded)
 
     def append(self, key: str, exchange: Exchange) -> None:
@@ -211,9 +211,9 @@ class RunCalls:
         self._step().writer.append_tool(tool, exchange)
 
     def add_missing_to(self, store: Store) -> None:
-        """Add the exchanges of all steps so far that a recording of the run lacks: a crash came before it had them.
+        """Add the exchanges that a recording of the run lacks after a crash.
 
-        Calls that have failed are left out, since they are made again.
+        Failed calls are omitted, because they are made again.
 
         Raises:
             InputError: the recording cannot be written, or a file of the run is not a recording.
@@ -232,7 +232,7 @@ class RunCalls:
             writer.close()
 
     def _recorded_paths(self) -> list[Path]:
-        """Return the recordings of all steps, also those that are only a journal so far."""
+        """Return the recordings of all steps, including those that exist only as a journal."""
         names = {path.name.removesuffix(_JOURNAL) for path in self._folder.glob(f"*.json{_JOURNAL}")}
         return sorted(self._folder / name for name in names | {path.name for path in self._folder.glob("*.json")})
 
@@ -267,7 +267,7 @@ _JOURNAL = ".journal"
 
 
 def _missing(exchanges: Iterable[tuple[str, E]], known: Iterable[tuple[str, E]]) -> Iterator[tuple[str, E]]:
-    """Yield the exchanges that are not known: by their keys, and when they were recorded."""
+    """Yield the unknown exchanges, compared by key and recording time."""
     left = Counter((key, exchange.recorded_at) for key, exchange in known)
     for key, exchange in exchanges:
         if left[key, exchange.recorded_at] > 0:

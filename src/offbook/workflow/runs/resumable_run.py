@@ -56,7 +56,7 @@ class StoredProgress(Struct):
 
     @property
     def settled(self) -> int:
-        """The number of outermost steps that are done, or skipped for another reason than a failed step."""
+        """The number of outermost steps that are done, or skipped for a reason other than a failed step."""
         own = [result.status for place, result in self.results.items() if place == result.id]
         return own.count("done") + (0 if "failed" in own else own.count("skipped"))
 
@@ -93,7 +93,7 @@ class RunLog:
         self._add(_LogLine(again=place))
 
     def end(self, status: RunStatus) -> None:
-        """Log how the run ended."""
+        """Log the end of the run."""
         self._add(_LogLine(ended=timestamp(self._clock), status=status))
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class RunManifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     options: JsonObject = field(default_factory=dict)
 
     def changes(self) -> list[str]:
-        """Return what has changed since the run started: files, and the version of offbook."""
+        """Return what changed since the run started: files, and the version of offbook."""
         changed = [name for name, digest in self.files.items() if _digest(Path(name)) != digest]
         return changed if self.version == __version__ else [*changed, f"offbook, which was {self.version}"]
 
@@ -190,17 +190,17 @@ _HOLDS_STEPS = frozenset(("loop", "subworkflow"))
 
 
 class FileCheckpoint:
-    """Has the results of a run so far, and logs those of further steps.
+    """Holds the results of a run so far, and logs those of further steps.
 
-    Steps that failed or were skipped run again. So do loops and sub-workflows: the finished steps inside them are
-    found in turn, and write their results to the state again.
+    Failed and skipped steps run again. So do loops and sub-workflows: their finished steps are found in turn, and write
+    their results to the state again.
     """
 
     def __init__(self, log: RunLog, calls: RunCalls, progress: StoredProgress) -> None:
         self._log, self._calls, self._results = log, calls, progress.results
 
     def find(self, path: str) -> StepResult | None:
-        """Return the result of a step that is done. A step that is not found starts now, in this task."""
+        """Return the result of a finished step. Otherwise the step starts now, in this task."""
         result = self._results.get(path)
         if result is not None and result.status == "done" and result.type not in _HOLDS_STEPS:
             return result
@@ -240,7 +240,7 @@ class ResumableRun:
 
     @property
     def has_started(self) -> bool:
-        """Whether there is anything to resume from: the result of a step, or a recorded call."""
+        """Whether there is something to resume: the result of a step, or a recorded call."""
         return bool(self._progress.results) or any((self._folder / CALLS).iterdir())
 
     def end(self, status: RunStatus) -> None:

@@ -204,7 +204,7 @@ class RunStore:
 
 
 def _check_links(folder: Path) -> None:
-    """Refuse a run whose files lead elsewhere: what it goes on with would be read and written there."""
+    """Refuse a run whose files are links: resuming would read and write outside the run."""
     for place in (folder, folder / CALLS):
         for each in place.iterdir() if place.is_dir() else ():
             if each.is_symlink():

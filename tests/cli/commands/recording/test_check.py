@@ -138,6 +138,15 @@ def test_a_request_that_one_vendor_accepts_is_legal():
     assert illegal_request(written(only_here, provider="anthropic"))[0] == "messages.0"
 
 
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro"])
+def test_a_request_to_a_known_model_is_judged_by_those_who_have_it(model):
+    assert "has no result" in illegal_request(written(DANGLING | {"model": model}))[1]
+
+
+def test_a_request_to_a_model_without_rules_is_not_judged():
+    assert illegal_request(written(DANGLING | {"model": "llama3.2"}, provider="openai")) == ("", "")
+
+
 def test_what_a_real_api_has_answered_is_legal():
     assert illegal_request(written(DANGLING, wire=whole(CODECS["openai_chat"], Response("x")))) == ("", "")
 

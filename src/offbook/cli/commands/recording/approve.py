@@ -16,20 +16,23 @@ def approve(
     file: Recording,
     golden: Annotated[
         str | None,
-        typer.Option("--golden", metavar="PATH", help="The file of golden trajectories; else beside the recording."),
+        typer.Option(
+            "--golden", metavar="PATH", help="The file of golden trajectories; by default next to the recording."
+        ),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Remove the variants that were approved before.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Approve nothing: exit with 1 if the run is not as approved.")
+        bool, typer.Option("--check", help="Approve nothing: exit with 1 if the run differs from the approved ones.")
     ] = False,
-    list_variants: Annotated[bool, typer.Option("--list", help="Approve nothing: list what is approved.")] = False,
+    list_variants: Annotated[
+        bool, typer.Option("--list", help="Approve nothing: list the approved trajectories.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make the tool calls of a recording the golden ones.
 
-    The golden trajectory of runs/today.json is runs/today.golden: the tools that
-    the model called, with their arguments, without ids. Approving another run adds
-    a variant, which is accepted as well. exec --golden and pytest compare with it.
+    The golden trajectory of runs/today.json is runs/today.golden: the model's tool calls with their arguments, without
+    ids. Approving another run adds a variant, which is accepted as well. exec --golden and pytest compare with it.
 
     [bold]Examples[/bold]
 

@@ -1,4 +1,4 @@
-"""offbook recording check: can recordings be replayed, and do they hold secrets?"""
+"""offbook recording check: checks that recordings can be replayed and hold no secrets."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _STREAMED = re.compile(r"text/event-stream|application/(x-ndjson|jsonl)")
 
 
 def disagreement(exchange: Exchange) -> str:
-    """Return how the bytes of a response differ from the fields of its exchange; empty if they agree.
+    """Return the difference between a response's bytes and its exchange's fields, or "".
 
-    A call that failed, and one that is not a model call, has no fields to compare.
+    A failed call, and an exchange that is not a model call, have no fields to compare.
     """
     record = exchange.wire
     if record is None or record.protocol in (PLAIN_HTTP, WEBSOCKET) or exchange.fault is not None:
@@ -73,19 +73,20 @@ def _compared_fields(response: Response) -> dict[str, Any]:
 
 
 def illegal_request(exchange: Exchange) -> tuple[str, str]:
-    """Return the place in the request of an exchange that its vendor refuses, and why; empty if it accepts it.
+    """Return the place and the reason of an exchange's request that its vendor refuses, or "".
 
-    A request without a provider is judged by all vendors: one of them has to accept it. What a real API has answered
-    was accepted.
+    A request without a provider must be accepted by one of the vendors that could have its model. A request that a
+    real API answered was accepted.
     """
-    from offbook.codecs.rules import PROTOCOLS, refusal_of_request
+    from offbook.codecs.rules import PROTOCOLS, judges, refusal_of_request
     from offbook.vendors import CODEC_NAMES
 
     fields = exchange.request_fields()
     if fields is None or exchange.wire is not None or exchange.fault is not None:
         return "", ""
     known = CODEC_NAMES.get(exchange.provider)
-    codecs = [CODECS[name] for name in (PROTOCOLS if known is None else (known,))]
+    protocols = PROTOCOLS if known is None else (known,)
+    codecs = [CODECS[name] for name in protocols if judges(name, fields.get("model"))]
     request = Request(
         tuple(fields["messages"]),
         str(fields.get("model") or ""),
@@ -96,7 +97,7 @@ def illegal_request(exchange: Exchange) -> tuple[str, str]:
         extra=fields.get("extra") or {},
     )
     refusals = [refusal_of_request(request, codec) for codec in codecs]
-    if not all(refusals) or (first := refusals[0]) is None:
+    if not all(refusals) or (first := next(iter(refusals), None)) is None:
         return "", ""
     who = "no vendor accepts" if known is None else f"{exchange.provider} refuses"
     return first.breach.place, f"{who} this request: {first.breach.reason}"
@@ -108,7 +109,7 @@ FED_BACK = "it is redacted and part of a later request: a replay asks with the r
 def fed_back_redactions(document: Document) -> list[str]:
     """Return the keys of redacted answers, and the tools with redacted results, that a later request repeats.
 
-    Fingerprints are those of the original requests, so that a replay that repeats what was redacted has no answer.
+    Fingerprints are those of the original requests, so a replay that repeats redacted text has no answer.
     """
     from offbook.recording.format.document import exchanges_of
     from offbook.recording.format.keys import tool_key
@@ -143,9 +144,9 @@ def check(
 ) -> None:
     """Check that recordings can be replayed and hold no secrets.
 
-    Also checks that each wire record agrees with the fields beside it, and that the real API would accept each request
-    that was written by hand. Of a folder, every *.json in it and below is
-    checked, with a line for each. Exits with 1 if there is a problem, with 2 if a file cannot be read as a recording.
+    Also checks that wire records agree with their exchanges' fields, and that the real API would accept each
+    hand-written request. In a folder, every *.json is checked and listed. Exits with 1 if there is a problem, with 2 if
+    a file cannot be read as a recording.
 
     [bold]Examples[/bold]
 
@@ -220,7 +221,7 @@ def _row(file: str, key: str, finding: SecretFinding) -> FindingRow:
 
 
 def _print(files: list[str], rows: list[FindingRow], *, is_listed: bool) -> None:
-    """Print the problems, and a line for each recording without one if they are listed."""
+    """Print the problems, and a line for each valid recording if they are listed."""
     bad = {row["file"] for row in rows}
     for file in (file for file in files if is_listed and file not in bad):
         echo(f"{file}: no problems")

@@ -1,4 +1,4 @@
-"""offbook recording import, export: recordings from the files of other tools, and as HAR or spans."""
+"""offbook recording import and export: reads other tools' files, and writes HAR or spans."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing 
 
 
 def import_traces(
-    files: Annotated[list[str], typer.Argument(help="Files of another tool; they become one recording.")],
+    files: Annotated[list[str], typer.Argument(help="The other tool's files, which become one recording.")],
     output: Annotated[str, typer.Option("--output", "-o", help="The recording: path.json, or sqlite:///path.db.")],
-    kind: Annotated[Kind | None, typer.Option("--from", help="The kind of the files, if not as recognised.")] = None,
+    kind: Annotated[Kind | None, typer.Option("--from", help="The format of the files; detected by default.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a recording of what another tool has written.
+    """Import another tool's recording.
 
-    Reads HAR archives, cassettes of vcrpy, fixtures of aimock, and spans of OpenTelemetry and OpenInference as JSON.
-    Secrets are removed. Exits with 1 if a part of a file could not be mapped, and lists it.
+    Reads HAR archives, vcrpy cassettes, aimock fixtures, and OpenTelemetry and OpenInference spans as JSON. Secrets are
+    removed. Exits with 1 and lists the parts that could not be mapped, if any.
 
     [bold]Examples[/bold]
 
@@ -80,10 +80,10 @@ def export(
     format: Annotated[ExportFormat, typer.Option("--format", help="The format to write.")] = ExportFormat.har,
     force: Force = False,
 ) -> None:
-    """Write a recording in the format of other tools.
+    """Export a recording to another tool's format.
 
-    har is an archive of HTTP; otel and openinference are spans with messages, as OTLP in JSON, for tools that show
-    traces. Exits with 1 if an exchange could not be mapped, and lists it; with 2 if none could, and nothing is written.
+    har is an HTTP archive; otel and openinference are spans with messages, as OTLP in JSON, for trace viewers. Exits
+    with 1 and lists the exchanges that could not be mapped, if any; with 2 if none could, and nothing is written.
 
     [bold]Examples[/bold]
 
@@ -109,7 +109,7 @@ def export(
     for each in unmapped:
         echo(f"not mapped: {each.place}: {each.reason}", err=not output)
     if document.size and document.size == len(unmapped):
-        hint = "record it over HTTP: an entry without its request has no place there"
+        hint = "record it over HTTP: this format needs the request"
         raise InputError("no exchange can be exported", source=file, hint=hint)
     if not output:
         echo(data.decode(), nl=False)

@@ -31,8 +31,8 @@ def diff(
 ) -> None:
     """Show the differences between two recordings, call by call.
 
-    Exits with 1 if there is one. Record the same run twice, and --propose finds the fields that change from run to
-    run; pass its rules to RecordingProvider(normalise=...).
+    Exits with 1 if there is one. Record the same run twice, and --propose finds the fields that differ; pass its rules
+    to RecordingProvider(normalise=...).
 
     [bold]Examples[/bold]
 

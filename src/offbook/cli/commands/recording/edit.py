@@ -13,7 +13,7 @@ from offbook.text import pluralize
 
 
 class OnConflict(StrEnum):
-    """How to merge a key that several recordings have."""
+    """The way to merge a key that several recordings have."""
 
     append = "append"
     first = "first"
@@ -30,8 +30,7 @@ def merge(
 ) -> None:
     """Merge recordings into one.
 
-    An exchange that several of them have is written once. With one FILE, this converts a recording to another kind of
-    store.
+    An exchange in several of them is written once. With one FILE, this converts a recording to another kind of store.
 
     [bold]Examples[/bold]
 
@@ -78,7 +77,7 @@ def redact(
 ) -> None:
     """Remove secrets from recordings, in place.
 
-    Fingerprints do not change, so that replays still match.
+    Fingerprints do not change: replays still match.
 
     [bold]Examples[/bold]
 

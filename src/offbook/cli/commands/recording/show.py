@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def describe_wire(exchange: Exchange) -> str:
-    """`openai_chat · 12 frames`, or `GET /v1/models 200`; empty if the exchange did not come over the wire."""
+    """Return `openai_chat · 12 frames`, or `GET /v1/models 200`, or "" without a wire record."""
     record = exchange.wire
     if record is None:
         return ""
@@ -52,7 +52,7 @@ def wire_lines(record: WireRecord) -> Iterator[str]:
 
 
 def _lines(text: WireText) -> list[str]:
-    """Return the lines that are not empty, the name and data of a binary event, or the number of other bytes."""
+    """Return the non-empty lines of text, the name and data of a binary event, or the number of other bytes."""
     if not isinstance(text, str) and text.event is not None:
         name = text.event.get(":event-type") or text.event.get(":exception-type") or "event"
         return [printable(f"{name} {text.data}")]
@@ -62,7 +62,7 @@ def _lines(text: WireText) -> list[str]:
 
 
 def _indented(text: WireText) -> WireText:
-    """Return JSON indented; other text, and JSON that is nested too deep, as it is."""
+    """Return JSON indented. Other text, and JSON that is nested too deeply, is unchanged."""
     import msgspec
 
     try:
@@ -123,7 +123,7 @@ def show(
 
 
 def _choose_one(folder: str) -> InputError:
-    """Return the error for a folder: how to show one of its recordings, and their names."""
+    """Return the error for a folder: the command for one of its recordings, and their names."""
     import shlex
     from pathlib import Path
 
@@ -139,7 +139,7 @@ def _choose_one(folder: str) -> InputError:
 
 
 def _in_time(stored: list[StoredExchange[E]]) -> list[StoredExchange[E]]:
-    """Return exchanges in the order in which they were recorded, after those that were written by hand."""
+    """Return exchanges in the order of recording, after the hand-written ones."""
     return sorted(stored, key=lambda each: each.exchange.recorded_at or "")
 
 
@@ -170,7 +170,7 @@ def _print_tables(chosen: list[StoredExchange[Exchange]], calls: list[StoredExch
 
 
 def _tool_totals(keys: list[str]) -> str:
-    """Return how many calls of tools there are, and how many other answers of MCP servers."""
+    """Return the number of tool calls, and of other MCP answers."""
     from offbook.recording.format.keys import is_mcp_key, split_mcp_key
 
     tools = [key for key in keys if not is_mcp_key(key)]
@@ -202,7 +202,7 @@ def _arguments(exchange: ToolExchange) -> str:
 
 
 def _as_text(value: object) -> str:
-    """Return a JSON value as text, and text as it is."""
+    """Return a JSON value as text, and text unchanged."""
     import msgspec
 
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

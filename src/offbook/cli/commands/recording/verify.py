@@ -1,4 +1,4 @@
-"""offbook recording verify: asks the live APIs again what was recorded, and reports what has drifted."""
+"""offbook recording verify: repeats recorded requests at the live APIs, and reports drift."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def verify(
         list[str], typer.Option("--only", metavar="call=N", help="Only this call of the recording. Repeatable.")
     ] = [],  # noqa: B006
     budget: Annotated[
-        float | None, typer.Option("--budget", metavar="USD", help="Stop before more US dollars than these are spent.")
+        float | None, typer.Option("--budget", metavar="USD", help="Stop before spending more US dollars.")
     ] = None,
     upstream: Upstreams = [],  # noqa: B006
     header: Annotated[
@@ -33,13 +33,11 @@ def verify(
     ] = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Ask the live APIs again, and report what has drifted.
+    """Repeat the recorded calls at the live APIs, and report drift.
 
-    Sends each recorded model call again, with the keys and addresses that the
-    SDKs take from the environment. Says before what that costs, and asks.
-    Compares kind, tool calls, finish reason, fields, model, tokens and cost, and
-    embeddings by their direction. Other words are counted, and are no drift.
-    What is not asked again is listed. The recording is not changed.
+    Sends each recorded model call again, with the SDKs' keys and addresses from the environment, after it has shown the
+    cost and asked. Compares kind, tool calls, finish reason, fields, model, tokens and cost, and embeddings by
+    direction. Different wording is counted, but is no drift. Skipped calls are listed. The recording is not changed.
 
     Exits with 1 if an answer has drifted, an API has failed, or the budget was
     too small for all calls; with 2 on bad input.
@@ -120,10 +118,10 @@ def _describe_plan(plan: VerificationPlan, prices: PriceTable, budget: float | N
 
 
 def _confirm(what: str, *, is_confirmed: bool) -> None:
-    """Say what is about to happen, and ask for it on a terminal, unless it is confirmed already.
+    """Announce the calls, and ask for confirmation on a terminal, unless it was given.
 
     Raises:
-        InputError: nobody can be asked, or the answer is no.
+        InputError: there is no terminal, or the answer is no.
     """
     import sys
 

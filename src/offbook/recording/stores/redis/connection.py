@@ -32,8 +32,9 @@ def import_redis() -> Any:
     try:
         import redis  # noqa: PLC0415 - an extra, and only recordings in Redis need it
     except ImportError as error:
-        reason, hint = "redis is not installed", "pip install 'offbook[redis]'"
-        raise InputError(reason, source="redis://", hint=hint) from error
+        from offbook.installed import install_hint  # noqa: PLC0415
+
+        raise InputError("redis is not installed", source="redis://", hint=install_hint("redis")) from error
     return redis
 
 
@@ -165,8 +166,8 @@ _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
     (
         "used memory > 'maxmemory'",
         RecordingUnavailableError,
-        "the server has no memory left",
-        "raise its maxmemory, record with ttl= so that exchanges expire, or remove a recording that nobody needs",
+        "the server is out of memory",
+        "raise its maxmemory, record with ttl= so that exchanges expire, or remove an unused recording",
     ),
     ("READONLY", InputError, "the server is a read-only replica", "name the primary"),
     ("MovedError", InputError, "another node of the cluster has it", "name the node that has the prefix"),

@@ -12,7 +12,8 @@ from .imports import ModuleHooks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
+    from types import CodeType, FrameType, ModuleType
+    from typing import Any
 
     from .tools import Tools
 
@@ -43,6 +44,9 @@ HOOKED = (
 """The modules of frameworks that take in tools: see `frameworks.py`."""
 
 
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
 class TakeOver:
     """The takeover in this process. Its parts are loaded with the first tool."""
 
@@ -51,6 +55,7 @@ class TakeOver:
         lines = os.environ.get(FUNCTIONS_VARIABLE, "").splitlines()
         self._functions = dict(line.split("=", 1) for line in lines if "=" in line)
         self._own = set[str]()
+        self._script: CodeType | None = None
 
     @property
     def tools(self) -> Tools:
@@ -88,9 +93,7 @@ class TakeOver:
                 self._take_function(tool, module, place.partition(":")[2])
 
     def _take_function(self, tool: str, module: ModuleType, path: str) -> None:
-        found: object = module
-        for part in path.split("."):
-            found = getattr(found, part, None)
+        found = _find(module, path)
         if module.__name__ in sys.stdlib_module_names:
             problem = "it is a part of Python, which offbook needs itself"
         elif self.tools.take(found, tool):
@@ -103,20 +106,46 @@ class TakeOver:
             problem = f"it is a {type(found).__name__}, not a function"
         self.tools.notes.append({"tool": tool, "function": f"{module.__name__}:{path}", "problem": problem})
 
-    def _watch_main(self, event: str, _arguments: object) -> None:
-        """Take over functions of the script that runs, which may be named by its file or its module.
-
-        Nobody tells when a script has defined its functions. No model can have asked for one before a connection.
-        """
-        if event != "socket.connect" or not self._functions:
+    # No hook tells when a script has defined its functions, and it may call them before any model asks for one. So the
+    # lines of the script are traced until those that are tools are defined. What the script calls is not traced. If a
+    # debugger traces already, the functions are taken over before the first connection instead.
+    def _watch_main(self, event: str, arguments: Any) -> None:
+        """Take over functions of the script that runs, which may be named by its file or its module."""
+        if not self._functions:
             return
-        main, self._own = sys.modules["__main__"], {"__main__"}
-        self._own.add(os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0])
+        main = sys.modules["__main__"]
+        if event == "exec":
+            code = arguments[0]
+            is_script = code.co_name == "<module>" and code.co_filename == getattr(main, "__file__", "<string>")
+            if is_script and os.path.dirname(code.co_filename) != _FOLDER:  # the fork server is a script of ours
+                self._name_script(main)
+                if self._own_places() and sys.gettrace() is None:
+                    self._script = code
+                    sys.settrace(self._trace)
+        elif event == "socket.connect":
+            self._name_script(main)
+            for tool, path in self._own_places().items():
+                if hasattr(main, path.partition(".")[0]):  # it may not have been defined so far
+                    del self._functions[tool]
+                    self._take_function(tool, main, path)
+
+    def _name_script(self, main: ModuleType) -> None:
+        self._own = {"__main__", os.path.splitext(os.path.basename(getattr(main, "__file__", None) or ""))[0]}
         self._own.add(getattr(getattr(main, "__spec__", None), "name", ""))
+
+    def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:
+        """Take over what the script has defined, before its next line runs."""
+        if frame.f_code is not self._script:
+            return None
         for tool, path in self._own_places().items():
-            if hasattr(main, path.partition(".")[0]):  # it may not have been defined so far
+            found = _find(sys.modules["__main__"], path)
+            if callable(found) and self.tools.take(found, tool):
                 del self._functions[tool]
-                self._take_function(tool, main, path)
+        if event != "return" and self._own_places():
+            return self._trace
+        if sys.gettrace() == self._trace:
+            sys.settrace(None)
+        return None
 
     def _own_places(self) -> dict[str, str]:
         """Return the tools that are functions of the script and not taken over yet, and where each is in it."""
@@ -128,6 +157,14 @@ class TakeOver:
         for tool, path in self._own_places().items():
             self._take_function(tool, sys.modules["__main__"], path)
             self.tools.send_notes()  # this runs after what was registered with the first tool
+
+
+def _find(module: ModuleType, path: str) -> object:
+    """Return what is at `path` in a module; None if nothing is."""
+    found: object = module
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def install() -> None:
