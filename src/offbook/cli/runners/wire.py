@@ -160,7 +160,7 @@ def child_environment(
     *,
     program: KnownProgram = UNKNOWN,
 ) -> dict[str, str]:
-    """Return the `environment` for a program, with the variables that lead to the server, and those that the user names."""
+    """Return a program's environment: with the variables that lead to the server, and those that the user names."""
     plain = plain_environment(environment, server.url, is_replayed=not server.is_live)
     own = server.env | named_base_urls(base_url_vars, server.url)
     environment = network.environment_of(own, server.url, plain=plain)
