@@ -148,9 +148,9 @@ def schedule(cases: Sequence[FaultCase], near: Collection[str]) -> CaseSchedule:
 
     Cases in the rows `near` effects come first, then tool faults, then lost or doubled answers; a lasting fault comes
     after the same fault that fires once. An error that no other try changes comes at the later of two calls near
-    effects first: a run that starts over there does again what it has done. But each family of faults gets its most telling case before any other case
-    runs, then each fault, as the heatmap names it, gets one, and then each call. Of the others, single faults, crashes
-    and orders take turns.
+    effects first: a run that starts over there does again what it has done. But each family of faults gets its most
+    telling case before any other case runs, then each fault, as the heatmap names it, gets one, and then each call. Of
+    the others, single faults, crashes and orders take turns.
     """
     ranked = sorted(cases, key=lambda case: (not case.is_in(near), *rank(case), -_calls_before(case, near)))
     first = _first_of_each(ranked, lambda case: [case.family], [])
