@@ -28,11 +28,11 @@ MAP = (ROOT / "docs" / "design.md").read_text()
 QUESTION = [{"role": "user", "content": "Hi"}]
 LIMITS = {
     "Replay a call": 9,
-    "One HTTP request": 21,
+    "One HTTP request": 22,
     "Record one streamed call": 37,
     "One MCP tool call in replay": 22,
-    "One pytest test that records": 40,
-    "One explored case of a program": 101,
+    "One pytest test that records": 41,
+    "One explored case of a program": 102,
     "Explore one case": 65,
     "One scenario conversation": 17,
 }

@@ -53,21 +53,25 @@ def attack(*, seconds: float, seed: int) -> Outcome:
 
 
 def explore_often(subject: FunctionSubject | ProgramSubject, *, seconds: float, fewest: int) -> Outcome:
-    """Run all cases for so long, and so many at least: memory and the number of processes stay the same."""
+    """Run all cases for so long, and so many at least: memory, descriptors and processes stay the same."""
     outcome, until_s = Outcome(unit="cases"), time.monotonic() + seconds
     variants = select_variants("all", getattr(subject, "variants", VARIANTS))
     executor = executor_of(subject, WORKERS)
     cases = Explorer(subject, ExploreOptions(variants=variants), executor=executor).cases
     samples: list[Sample] = []
     processes: list[int] = []
+    files: list[int] = []
     while time.monotonic() < until_s or outcome.trials < fewest or len(samples) < 2:
         outcome.trials += sum(1 for _ in executor.run(cases))
         samples.append(sample(outcome.trials))
         processes.append(len(list(descendants(os.getpid()))))
+        files.append(len(list(Path("/proc/self/fd").iterdir())))
     grown = growth(samples)
     if not grown.is_flat:
         memory = f"{grown.blocks:+,} blocks and {grown.resident_mb:+.1f} MB in {grown.calls:,} cases"
         outcome.lose(f"{subject.name}: memory does not stay flat: {memory}")
+    if files[-1] > files[0]:
+        outcome.lose(f"{subject.name}: {files[0]} descriptors were open, and {files[-1]} are")
     if processes[-1] > processes[0]:
         outcome.lose(f"{subject.name}: there were {processes[0]} processes, and are {processes[-1]}")
     return outcome

@@ -68,7 +68,11 @@ def _body(number: int) -> bytes:
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Be the API: send the stream of the number that is asked for, frame by frame."""
-    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    except asyncio.IncompleteReadError:  # the proxy has given up, which its client is told
+        writer.close()
+        return
     length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
     asked = orjson.loads(await reader.readexactly(length))
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -253,3 +254,21 @@ def _compile(text: str) -> UserPattern:
         raise ValueError("nested too deep") from None
     except (regex.error, OverflowError) as error:
         raise ValueError(str(error)) from None
+
+
+def replace_spans(texts: list[str], spans: Sequence[tuple[int, int, str]]) -> list[str]:
+    """Replace spans, whose positions count over all texts and come in order, each where it starts."""
+    replaced, offset, first = [], 0, 0
+    for text in texts:
+        pieces, done = [], 0
+        while first < len(spans) and spans[first][1] <= offset:
+            first += 1
+        for span_start, span_end, new in islice(spans, first, None):
+            start, end = span_start - offset, span_end - offset
+            if start >= len(text):
+                break
+            pieces += [text[done : max(start, 0)], new if start >= 0 else ""]
+            done = end
+        replaced.append("".join([*pieces, text[done:]]))
+        offset += len(text)
+    return replaced

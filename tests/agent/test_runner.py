@@ -26,6 +26,8 @@ from offbook.agent import (
     Workflow,
     WorkflowCancelledError,
     WorkflowRunner,
+    respond,
+    warning_text,
 )
 from offbook.errors import EventLoopError, ProviderTimeoutError
 from offbook.messages import ReasoningDelta, StreamRestart, ToolCallDelta
@@ -619,3 +621,15 @@ async def test_a_budget_for_a_model_without_a_price_is_refused_at_the_start():
         await runner.run(workflow, "go")
     with pytest.raises(ProviderConnectionError):  # no budget, no question
         await WorkflowRunner(ProviderClient(provider, "gpt-99")).run(workflow, "go")
+
+
+def test_an_agent_answers_by_the_ready_tool_and_learns_of_its_budget():
+    def look(page: int) -> str:
+        """Read a page."""
+        return "Once upon a time. " * 60
+
+    client = ScriptedClient([ToolCall("look", {"page": 1}), ToolCall("respond", {"message": "It is a tale."})])
+    context = ContextManager(NoCompact(), budget_tokens=300, on_warning=warning_text)
+    flow = Workflow("reader", tools=[look, respond], terminal_tool="respond")
+    assert WorkflowRunner(client, context).run_sync(flow, "Read page 1.") == "It is a tale."
+    assert "of 300 tokens. Finish with what you have" in client.calls[1].messages[-1]["content"]

@@ -217,9 +217,9 @@ def test_a_request_that_differs_in_a_temporary_folder_alone_is_answered(face, re
 
 
 @over("home folders")
-def test_an_answer_that_names_what_is_called_otherwise_now_is_refused(face, replaying):
-    run = replaying(face, {"greet": [Entry("look into /tmp/pytest-of-ann/pytest-3", FOLDERS[0])]})
-    assert run.ask(FOLDERS[1], "greet").kind == "miss"
+def test_an_answer_names_the_folders_of_today(face, replaying):
+    run = replaying(face, {"greet": [Entry(f"look into {FOLDERS[0]}", FOLDERS[0])]})
+    assert run.ask(FOLDERS[1], "greet") == said(f"look into {FOLDERS[1]}")
 
 
 @over("home folders that count")
@@ -228,6 +228,14 @@ def test_an_exact_replay_answers_equal_requests_alone(face, replaying):
     run = replaying(face, {"greet": [Entry("one", FOLDERS[0])]}, more=rules)
     assert run.ask(FOLDERS[1], "greet").kind == "miss"
     assert run.ask(FOLDERS[0], "greet") == said("one")
+
+
+@over("home folders")
+def test_what_a_mask_of_the_recording_matches_does_not_count(face, replaying):
+    rules = {"_meta": {"normalise": {"mask": ["(?<=run )[0-9a-f]+"]}}}
+    run = replaying(face, {"greet": [Entry("one", "look into run 17ab")]}, more=rules)
+    assert run.ask("look at run 93cd", "greet").kind == "miss"
+    assert run.ask("look into run 93cd", "greet") == said("one")
 
 
 @over("an environment")

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from offbook.view.library import RunLibrary
-from tests.docs.test_pages import NODE_SDKS, TUTORIALS, empty_folder, run_examples
+from tests.docs.test_pages import GATE, NODE_SDKS, TUTORIALS, empty_folder, run_examples
 from tests.servers.foreign import skip_or_fail
 
 __all__ = ["empty_folder"]
@@ -29,6 +29,11 @@ def test_a_tutorial_can_be_followed_to_its_end(page, capfd):
         ("report-after.json", "exploration"),
         ("report-before.json", "exploration"),
     ]  # the page says what 'offbook view' lists
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_the_way_from_90_findings_to_a_gate_can_be_followed_to_its_end(capfd):
+    assert run_examples(GATE, capfd) > 10
 
 
 def test_tutorials_take_the_same_steps():

@@ -1,6 +1,7 @@
 """A real server behind us over stdio: everything passes untouched, and is recorded; and how it may misbehave."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -240,3 +241,19 @@ def test_a_line_of_the_largest_size_is_kept_whole(monkeypatch):
     assert LineBuffer().feed(b"x" * 100 + b"\n") == [b"x" * 100]
     [line] = LineBuffer().feed(b"x" * 101 + b"\n")
     assert isinstance(line, TooLongLine)
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("import signal; signal.pause()", 0),
+        ("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); [signal.pause() for _ in iter(int, 1)]", 0),
+        ("import sys; sys.stdin.read(); sys.exit(5)", 5),
+        ("import os, sys; sys.stdin.read(); os.kill(os.getpid(), 9)", 137),
+    ],
+)
+async def test_a_server_that_is_slow_to_end_has_not_failed(program, code, monkeypatch):
+    monkeypatch.setattr(stdio, "END_GRACE_S", 0.2 if code == 0 else 60.0)
+    server = ServerProcess([sys.executable, "-S", "-c", program], environment={})
+    await server.start()
+    assert await server.stop() == code

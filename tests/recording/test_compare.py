@@ -7,10 +7,11 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from offbook.faults import HttpError
-from offbook.recording.compare import compare_documents, propose_rules, wire_difference
+from offbook.recording.compare import VOLATILE_SHAPES, compare_documents, propose_rules, wire_difference
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import Exchange, RecordedToolCall
+from offbook.recording.format.exchange import Exchange, RecordedToolCall, ToolExchange
 from offbook.recording.format.wire_record import BinaryText, WireRecord
+from offbook.recording.match.fingerprint import NormaliseRules
 
 
 def exchange_of(key, *contents, model="m", answer="Hello", at="2026-01-01"):
@@ -203,6 +204,29 @@ def test_plain_http_is_reported_by_its_place():
     assert kinds_and_places(plain(), []) == [("removed", place)]
     (change,) = compare_documents(Document(entries={"a": plain("/v1/files")}), Document(entries={"a": plain()}))
     assert '-"/v1/files"' in change.difference
+
+
+def test_rules_are_proposed_for_the_part_that_differs_in_arguments_and_messages_of_sockets():
+    def tools(run):
+        return {"look": [ToolExchange(arguments={"text": f"in run {run}", "at": 1795103031 + run}, result=1)]}
+
+    def socket(run):
+        fields = {"method": "WEBSOCKET", "path": "/v1", "after": "", "sent": [[0, {"type": "a", "text": f"run {run}"}]]}
+        return {f"k{run}": [Exchange(request_hash=f"k{run}", request=Raw(json.dumps(fields).encode()))]}
+
+    old, new = (Document(entries=socket(run), tools=tools(run)) for run in (17, 230))
+    proposal = propose_rules(old, new)
+    assert proposal.unexplained == ()
+    number = r"\d+(?:\.\d+)?"
+    assert proposal.rules.mask == (f"(?<=run ){number}", VOLATILE_SHAPES["unix time"], f"(?<=in run ){number}")
+
+
+@pytest.mark.parametrize(
+    "texts", [("Ask Ann now", "Ask Bob now"), ("17 apples", "18 apples"), ("a run 1", "a run 2 3")]
+)
+def test_no_mask_is_proposed_for_words_for_a_whole_text_and_for_more_than_a_part(texts):
+    old, new = (Document(tools={"look": [ToolExchange(arguments={"text": text}, result=1)]}) for text in texts)
+    assert propose_rules(old, new).rules == NormaliseRules()
 
 
 def test_no_rules_are_proposed_for_plain_http():

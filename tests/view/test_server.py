@@ -46,10 +46,29 @@ def test_runs_come_in_pages_searched_filtered_and_sorted(ask):
     assert page["offset"] == 1
     assert ids(page) == ["nightly/monday.json", "explored/v3.json"]
     assert page["kinds"] == {"scenarios": 2, "exploration": 3, "unreadable": 2, "recording": 2}
-    assert ids(ask("/api/runs", q="REFUND gpt")) == ["refund-tuesday.json", "refund-monday.json"]
+    assert ids(ask("/api/runs", q="REFUND gpt", kind="recording")) == ["refund-tuesday.json", "refund-monday.json"]
     assert ids(ask("/api/runs", kind="scenarios", sort="id")) == ["nightly/monday.json", "nightly/tuesday.json"]
     assert ids(ask("/api/runs", kind="exploration", sort="-count"))[0] == "explored/v2.json"
-    assert ask("/api/runs", q="nothing like it")["matching"] == 0
+    assert ask("/api/runs", q="nothing like it at all")["matching"] == 0
+
+
+def test_runs_are_found_by_what_was_said_called_and_failed(ask):
+    assert ids(ask("/api/runs", q="it is lost find_order", kind="recording")) == [
+        "refund-tuesday.json",
+        "refund-monday.json",
+    ]
+    assert ids(ask("/api/runs", q="http_error", kind="recording")) == ["refund-tuesday.json"]
+
+
+def test_calls_of_a_recording_are_found_by_text_tool_and_error(ask):
+    def numbers(query):
+        found = ask("/api/recording", id="refund-tuesday.json", q=query)
+        return [call["number"] for call in found["calls"]], found["total"], found["all"]
+
+    assert numbers("http_error 500") == ([3], 1, 6)
+    assert numbers("ORDER was") == ([6], 1, 6)
+    assert numbers("nothing like it at all") == ([], 0, 6)
+    assert numbers("")[1:] == (6, 6)
 
 
 def test_what_has_not_changed_is_not_sent_again(served):

@@ -108,7 +108,10 @@ class Trial:
     def _explore(self) -> Iterator[tuple[str, str]]:
         self._here.clear(keeps_home=True)
         report, began = self._root / "exploration.json", time.monotonic()
-        options = ["--replay", str(self._recording), "--report", f"json={report}", "--budget", "20"]
+        template = self._root / "template"
+        template.mkdir()
+        options = ["--replay", str(self._recording), "--report", f"json={report}"]
+        options += ["--workdir", str(template), "--budget", "20"]
         ended = self._run("explore", self._here, options, limit_s=EXPLORE_LIMIT_S)
         took_s = time.monotonic() - began
         if not report.exists():

@@ -12,7 +12,9 @@ from offbook.agent.context import ContextManager as ContextManager
 from offbook.agent.context import NoCompact as NoCompact
 from offbook.agent.context import SlidingWindowCompact as SlidingWindowCompact
 from offbook.agent.context import TieredCompact as TieredCompact
+from offbook.agent.context import warning_text as warning_text
 from offbook.agent.definition import Workflow as Workflow
+from offbook.agent.definition import respond as respond
 from offbook.agent.errors import AgentBudgetError as AgentBudgetError
 from offbook.agent.errors import MaxIterationsError as MaxIterationsError
 from offbook.agent.errors import PrerequisiteError as PrerequisiteError

@@ -500,6 +500,15 @@ REGROWTH_SHARE = 1 / 32
 """The share by which a transcript must grow before compaction is tried again after it found nothing."""
 
 
+def warning_text(warning: ContextWarned) -> str:
+    """Return what to tell a model whose context fills up: `ContextManager(…, on_warning=warning_text)`."""
+    share = warning.tokens / warning.budget_tokens
+    return (
+        f"[Context] {share:.0%} of the context is used: {warning.tokens:,} of {warning.budget_tokens:,} tokens. "
+        "Finish with what you have, and keep tool calls and answers short."
+    )
+
+
 class ContextManager:
     """Compacts transcripts with a strategy before they exceed a budget, and warns when they come close to it.
 

@@ -185,3 +185,12 @@ def _names_in(template: str, *, source: str) -> list[str]:
         if not name.isidentifier():
             raise InputError(f"{{{name}}} is not a variable", source=source, hint=hint)
     return names
+
+
+def respond(message: str) -> str:
+    """Send the user a message. Use this tool for every answer, also for a question back.
+
+    Args:
+        message: the text that the user reads.
+    """
+    return message

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, Signals
 from threading import Thread, current_thread, main_thread
 from types import FrameType, TracebackType
@@ -99,8 +100,9 @@ def run_child(
     time_limit_s: float | None = None,
     grace_s: float = GRACE_S,
     stdout: int | None = None,
+    folder: Path | None = None,
 ) -> ChildExit:
-    """Run `command` with our stdin, stdout (or the descriptor `stdout`) and stderr until it ends.
+    """Run `command` with our stdin, stdout (or the descriptor `stdout`) and stderr until it ends, here or in `folder`.
 
     At its time limit it gets SIGTERM and, `grace_s` later, SIGKILL. So do the processes that it started, if it has its
     own process group.
@@ -113,7 +115,7 @@ def run_child(
     """
     limits = [] if time_limit_s is None else [(time_limit_s, SIGTERM), (time_limit_s + grace_s, SIGKILL)]
     with SignalPipe(SIGCHLD, *FORWARDED_SIGNALS) as signals:
-        child = _Child(command, environment, is_apart=not _is_in_foreground(), stdout=stdout)
+        child = _Child(command, environment, is_apart=not _is_in_foreground(), stdout=stdout, folder=folder)
         is_late = child.wait(signals, limits)
     code = child.code
     return ChildExit(SIGNALLED - code if code < 0 else code, is_late)
@@ -123,11 +125,17 @@ class _Child:
     """A running command; if it `is_apart`, in its own process group."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], *, is_apart: bool, stdout: int | None
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        is_apart: bool,
+        stdout: int | None,
+        folder: Path | None,
     ) -> None:
         self._is_apart, self._may_stop = is_apart, False
         self._process = subprocess.Popen(  # noqa: S603 - the command of the user
-            command, env=environment, close_fds=False, process_group=0 if is_apart else None, stdout=stdout
+            command, cwd=folder, env=environment, close_fds=False, process_group=0 if is_apart else None, stdout=stdout
         )
 
     @property

@@ -260,9 +260,7 @@ class _ToolConfig(Struct):
 
 
 class _Body(Struct):
-    """A request. Without messages, those of a prompt that the vendor keeps are meant."""
-
-    messages: list[_ConverseMessage] = []
+    messages: list[_ConverseMessage]
     system: list[dict[str, Any]] = []
     inference_config: dict[str, Any] = field(default_factory=dict, name="inferenceConfig")
     tool_config: _ToolConfig | None = field(default=None, name="toolConfig")
@@ -284,8 +282,9 @@ def encode_request(request: Request) -> WireRequest:
 
 
 def decode_request(wire: WireRequest) -> Request:
-    body = convert_request(wire.body, _Body)
     model, is_streamed = model_in(wire.path)
+    kept: JsonObject = {"messages": []} if ":prompt/" in model else {}  # a prompt that the vendor keeps has its own
+    body = convert_request(kept | wire.body, _Body)
     config = convert_request(body.inference_config, _InferenceConfig)
     extra = undeclared_fields(wire.body, _Body)
     if inference := undeclared_fields(body.inference_config, _InferenceConfig):

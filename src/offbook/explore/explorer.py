@@ -344,10 +344,15 @@ class Explorer:
     def _run_clean(self) -> Run:
         start_s = SYSTEM_CLOCK.monotonic_s()
         run = self._subject.run(FaultPlan())
+        problem = self._problem_of(run)
+        subject = self._subject
+        if problem and isinstance(subject, ForkingSubject) and subject.is_forked:
+            fresh = subject.run_fresh(FaultPlan())
+            if not self._problem_of(fresh):
+                subject.start_fresh(f"it fails otherwise, without any fault: {problem}")
+                run, problem = fresh, ""
         self._pace.clean_s = SYSTEM_CLOCK.monotonic_s() - start_s
-        ended = "" if run.error is None else f"{run.error.type}: {run.error.message}"
-        broken = [*run.broken, *broken_invariants(run, self._options.invariants)]
-        if problem := run.diverged or ended or run.hung or next(iter(broken), ""):
+        if problem:
             hint = "an exploration starts from a run that succeeds: record it again, or fix it first"
             if _NESTED_LOOP in problem:
                 hint = "the function runs in an event loop: make it async, or return the coroutine instead"
@@ -358,6 +363,12 @@ class Explorer:
             raise InputError("the run made no call that could fail", source=self._subject.name, hint=hint)
         self._options.check_optional(named_calls(run))
         return run
+
+    def _problem_of(self, run: Run) -> str:
+        """Return why a run without a fault has failed; empty if it has not."""
+        ended = "" if run.error is None else f"{run.error.type}: {run.error.message}"
+        broken = [*run.broken, *broken_invariants(run, self._options.invariants)]
+        return run.diverged or ended or run.hung or next(iter(broken), "")
 
     @cached_property
     def cases(self) -> list[FaultCase]:

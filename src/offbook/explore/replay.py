@@ -55,7 +55,7 @@ class ExploredModels(Provider):
             self._unrecorded.add(_attempt_key(request))
         else:
             self._answered[_attempt_key(request)] = match.script_key
-        return await self._playback.play(match.stored.exchange, request)
+        return await self._playback.play(match.exchange, request)
 
     def take_back(self, request: Request) -> None:
         """Make the answer to this attempt of a call, if it had one, the next one again: it was lost on its way."""
@@ -80,7 +80,7 @@ class ExploredModels(Provider):
         turn = None if self._end is not None else self.source.turn(request.step_id, number)
         if turn is None or turn.stored is None:
             return await self.send(request)
-        return await self._playback.play(turn.stored.exchange, request)
+        return await self._playback.play(turn.exchange, request)
 
     async def _answer_unrecorded(self, call: ProviderCall, match: ExchangeMatch[Exchange]) -> Reply:
         """Answer as the policy says.
@@ -103,7 +103,7 @@ class ExploredModels(Provider):
         if answer is None or (answer.stored is None and answer.given is None):
             return await self._divergence.answer(request)
         if answer.stored is not None:
-            return await self._playback.play(answer.stored.exchange, request)
+            return await self._playback.play(answer.exchange, request)
         assert answer.given is not None
         return WholeReply(answer.given)
 
@@ -148,7 +148,7 @@ class ExploredTools:
         if match.stored is None:
             is_default = self._divergence.policy == "default"
             return self._divergence.default_response if is_default else plausible_result(tool)
-        exchange = match.stored.exchange
+        exchange = match.exchange
         if exchange.error is not None:
             raise error_from_record(exchange.error, tool=tool)
         return exchange.answer

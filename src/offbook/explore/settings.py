@@ -20,6 +20,7 @@ from offbook.wire.settings import (
     Intercept,
     InterceptHosts,
     PresetName,
+    Workdir,
 )
 
 if TYPE_CHECKING:
@@ -223,6 +224,7 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
             is_path=True,
         ),
     ] = ()
+    workdir: Workdir = None
     fresh: Annotated[bool, Option("Start a Python or Node program anew for every case, in real time.")] = False
     preset: PresetName = "auto"
     base_url_vars: BaseUrlVars = ()
@@ -482,4 +484,14 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
         return replace(self, **{name: getattr(given, name) for name in unfit})
 
 
-_PROGRAM_OPTIONS = ("effects", "results", "check", "state_of", "keep", "intercept", "intercept_hosts", "block_network")
+_PROGRAM_OPTIONS = (
+    "effects",
+    "results",
+    "check",
+    "state_of",
+    "keep",
+    "workdir",
+    "intercept",
+    "intercept_hosts",
+    "block_network",
+)

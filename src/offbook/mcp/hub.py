@@ -265,6 +265,7 @@ class McpHub:
             if tape is None:
                 return None
             self._tools[session] = recorded_tools(tape)
+            self._tools[session].folders = session.folders
         return self._tools[session]
 
     def _server_at(self, path: str) -> str | None:

@@ -196,7 +196,7 @@ class McpReplay(McpSource, Served):
             if is_unlisted and not request.params.get("cursor"):
                 return FoundAnswer(result_answer(request, {"tools": self._tools_by_name()}))
             raise
-        exchange = ToolExchange(result=self._default) if match.stored is None else match.stored.exchange
+        exchange = ToolExchange(result=self._default) if match.stored is None else match.exchange
         messages = recorded_messages(exchange, request)
         answer = self._answer(exchange, messages, request)
         return FoundAnswer(answer, match, client_answers(messages) if answer.asks_client else {})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from offbook.comparison import difference_between, differing_leaves, nearest_pairs, paired
 from offbook.messages import JsonObject
-from offbook.recording.format.document import Document, exchanges_of
+from offbook.recording.format.document import Document, exchanges_of, rules_from_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.format.wire_record import WireRecord, join_pieces, values_by_path
@@ -226,13 +227,18 @@ def _as_message(exchange: Exchange) -> JsonObject:
 
 
 def propose_rules(old: Document, new: Document) -> RuleProposal:
-    """Propose rules that ignore what differs between two runs that should have made the same requests."""
+    """Propose rules that ignore what differs between two runs that should have made the same requests.
+
+    They ignore a field inside of JSON, or mask the part of a text that differs; never a whole text.
+    """
     ignore: dict[str, None] = {}
     mask: dict[str, None] = {}
     unexplained: dict[str, None] = {}
     for before, after in _request_pairs(old, new):
         for path, left, right in differing_leaves(before, after):
-            if (shape := _volatile_shape(left, right)) is not None:
+            if parts := _part_masks(left, right):
+                mask.update(dict.fromkeys(parts))
+            elif (shape := _volatile_shape(left, right)) is not None:
                 mask[shape] = None
             elif _INNER_FIELD.fullmatch(path):
                 ignore[path] = None
@@ -242,17 +248,78 @@ def propose_rules(old: Document, new: Document) -> RuleProposal:
     return RuleProposal(rules, tuple(unexplained))
 
 
-_INNER_FIELD = re.compile(r"messages\[\*\]\.content[.\[].+|extra\..+")
-"""Paths to a field inside the JSON of a message or inside `extra`, not to a message."""
+def add_rules(rules: NormaliseRules, document: Document) -> None:
+    """Add rules to those of a recording."""
+    own = rules_from_meta(document.meta, source="")
+    ignore, mask = (
+        tuple(dict.fromkeys((*ours, *theirs))) for ours, theirs in ((own.ignore, rules.ignore), (own.mask, rules.mask))
+    )
+    document.meta["normalise"] = msgspec.to_builtins(replace(own, ignore=ignore, mask=mask))
+
+
+_PARTS = re.compile(r"[\w.:+-]+|\s+|[^\w\s]")
+_CONTEXT_CHARS = 30
+
+
+def _part_masks(old: Any, new: Any) -> list[str]:
+    """Return patterns of the parts that differ in two texts, each with the text before it; none if a word differs."""
+    if not (isinstance(old, str) and isinstance(new, str)):
+        return []
+    parts, others = _PARTS.findall(old), _PARTS.findall(new)
+    masks = dict[str, None]()
+    for kind, start, end, from_, to in difflib.SequenceMatcher(None, parts, others, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        values = (*parts[start:end], *others[from_:to])
+        before = "".join(parts[:start]).rpartition("\n")[2][-_CONTEXT_CHARS:]
+        if (end - start, to - from_) != (1, 1) or not before.strip() or not all(map(_has_digit, values)):
+            return []
+        shape = next(each for each in _PART_SHAPES if all(re.fullmatch(each, value) for value in values))
+        context = re.escape(before).replace("\\ ", " ")
+        masks[f"(?<={context}){shape}"] = None
+    masked = [_without_matches(masks, text) for text in (old, new)]
+    return list(masks) if masked[0] == masked[1] else []
+
+
+_PART_SHAPES = (r"\d+(?:\.\d+)?", r"[0-9a-f]+", r"[\w.:+-]+")
+
+
+def _has_digit(text: str) -> bool:
+    return re.search(r"\d", text) is not None
+
+
+def _without_matches(patterns: Iterable[str], text: str) -> str:
+    for pattern in patterns:
+        text = re.sub(pattern, "", text)
+    return text
+
+
+_INNER_FIELD = re.compile(
+    r"messages\[\*\]\.content[.\[].+|extra\..+|(?:body|arguments)\..*(?:[._](?:id|at|time|timestamp|nonce)|[a-z](?:Id|At))"
+)
+"""Paths to a field inside the JSON of a message, inside `extra`, or of other requests that is named like noise."""
 
 
 def _request_pairs(old: Document, new: Document) -> Iterator[tuple[JsonObject, JsonObject]]:
-    """Yield requests that should be equal: of the same step and position, or without a step in the same order."""
+    """Yield requests that should be equal: of the same step or tool and position, or without a step in the same
+    order."""
     lists = [(old.exchanges(key), new.exchanges(key)) for key in old.entries if key in new.entries]
     for before, after in [*lists, (_unshared(old, new), _unshared(new, old))]:
-        for one, other in zip(map(recorded_request, before), map(recorded_request, after), strict=False):
-            if one is not None and other is not None:
-                yield one, other
+        for exchange, again in zip(before, after, strict=False):
+            if exchange.http_place() == again.http_place():
+                yield from zip(_asked(exchange), _asked(again), strict=False)
+    for tool in [tool for tool in old.tools if tool in new.tools]:
+        for call, later in zip(exchanges_of(old.tools, tool), exchanges_of(new.tools, tool), strict=False):
+            if isinstance(call.arguments, dict) and isinstance(later.arguments, dict):
+                yield {"arguments": call.arguments}, {"arguments": later.arguments}
+
+
+def _asked(exchange: Exchange) -> list[JsonObject]:
+    """Return the request of an exchange; of a socket, the messages that its client has sent."""
+    fields = recorded_request(exchange) or exchange.http_fields() or {}
+    if "sent" not in fields:
+        return [fields]
+    return [message for _, message in fields["sent"] if isinstance(message, dict)]
 
 
 def _unshared(document: Document, other: Document) -> list[Exchange]:
@@ -261,10 +328,20 @@ def _unshared(document: Document, other: Document) -> list[Exchange]:
 
 
 def _volatile_shape(old: Any, new: Any) -> str | None:
-    """Return the first pattern whose masking makes two texts equal."""
-    if not (isinstance(old, str) and isinstance(new, str)):
+    """Return the first pattern whose masking makes two texts, or numbers, equal."""
+    is_number = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (old, new))
+    if not is_number and not (isinstance(old, str) and isinstance(new, str)):
         return None
-    for shape in VOLATILE_SHAPES.values():
-        if re.sub(shape, "", old) == re.sub(shape, "", new):
-            return shape
-    return None
+    shapes = ["unix time"] if is_number else VOLATILE_SHAPES
+    return next(
+        (
+            VOLATILE_SHAPES[name]
+            for name in shapes
+            if _masked(VOLATILE_SHAPES[name], old) == _masked(VOLATILE_SHAPES[name], new)
+        ),
+        None,
+    )
+
+
+def _masked(pattern: str, value: str | float) -> str:
+    return re.sub(pattern, "", str(value))

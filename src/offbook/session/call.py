@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from offbook.messages import Request
 from offbook.recording.match.fingerprint import canonical_bytes, canonical_fields
+from offbook.recording.match.folders import NO_RENAMES, Renames
 
 
 class Call(Protocol):
@@ -15,7 +16,8 @@ class Call(Protocol):
 
     `fields` is its content as canonical JSON, and `request_hash` the fingerprint of that. `request` is what it asks a
     model, if it could be decoded; if it could not be, though it should, `problem` says why. `protocol`, `vendor`,
-    `method` and `place` are those of its API; a call of a provider in this process has none.
+    `method` and `place` are those of its API; a call of a provider in this process has none. `renames` are the names of
+    folders in its answer.
     """
 
     @property
@@ -36,6 +38,8 @@ class Call(Protocol):
     def place(self) -> str: ...
     @property
     def problem(self) -> str: ...
+    @property
+    def renames(self) -> Renames: ...
 
 
 class ProviderCall(Struct, frozen=True, gc=False):
@@ -49,6 +53,7 @@ class ProviderCall(Struct, frozen=True, gc=False):
     method: ClassVar[str] = ""
     place: ClassVar[str] = ""
     problem: ClassVar[str] = ""
+    renames: ClassVar[Renames] = NO_RENAMES
 
     @property
     def fields(self) -> bytes:

@@ -165,7 +165,7 @@ class MockProvider(Provider, Served):
         if match.stored is None:
             self._report_served(call, match, None)
             return await self._default(request)
-        exchange = match.stored.exchange
+        exchange = match.exchange
         self._models.serve(match)
         self._report_served(call, match, exchange.fault)
         if self._latency.is_none and exchange.fault is None and not request.stream:

@@ -16,10 +16,11 @@ from offbook.clock import SYSTEM_CLOCK, Clock, timestamp
 from offbook.errors import InputError, RecordingWriteError
 from offbook.events import NULL_SINK, Sink
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
-from offbook.recording.format.document import PROGRAM_TOOLS, rules_from_meta
+from offbook.recording.format.document import PROGRAM_TOOLS, AnyExchange, rules_from_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import quote_name, unfit_tool_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
+from offbook.recording.match.folders import FolderNotes
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.redact.rules import note_credentials, redactor_in_force
 from offbook.recording.stores.locate import open_store
@@ -67,6 +68,7 @@ class Recorder:
         redactor: decides what is a secret; by default, the rules in force.
         rules: what the fingerprints of a new recording ignore.
         first_to: gets each exchange before it is recorded.
+        folders: the folders of the run, if it is that of a program.
         sink: gets an event for each lookup in a shared recording.
 
     Raises:
@@ -83,6 +85,7 @@ class Recorder:
         redactor: Redactor | None = None,
         rules: NormaliseRules = NO_RULES,
         first_to: ExchangeWriter | None = None,
+        folders: FolderNotes | None = None,
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -92,6 +95,7 @@ class Recorder:
         store = open_store(location)
         self._store, self._mode, self._first_to, self._lock = store, mode, first_to, threading.Lock()
         self._redactor, self.clock = redactor or redactor_in_force(), clock
+        self._folders = folders
         self._writer = ReplaceOnCloseWriter(store, kind, mode) if mode in ("all", "fresh") else store.write()
         size = self._writer.size if kind == "models" else self._writer.tool_size
         self.cache = self._share(sink) if mode == "new" else None
@@ -166,6 +170,7 @@ class Recorder:
             RecordingWriteError: the exchange cannot be written.
         """
         redactor = self._knowing(credentials)
+        exchange = exchange if self._folders is None else self._folders.rename(exchange)
         key = (exchange.request_hash or "") if step is None else redactor.text(step)
         self._is_asked, self._is_answered = True, self._is_answered or is_answered
         self._held_back.append((key, redactor.redact(replace(exchange, recorded_at=timestamp(self.clock)))))
@@ -186,6 +191,7 @@ class Recorder:
 
     def _append(self, key: str, exchange: Exchange, turn: CallTurn) -> None:
         with self._writing():
+            self._note_folders(exchange)
             if self._first_to is not None:
                 self._first_to.append(key, exchange)
             if self.cache is None:
@@ -198,9 +204,15 @@ class Recorder:
     ) -> RecordedAs:
         """Record an exchange of a tool, like `record`."""
         redactor = self._knowing(credentials)
+        exchange = exchange if self._folders is None else self._folders.rename(exchange)
         key = redactor.text(tool)
         redacted = redactor.redact_tool(replace(exchange, recorded_at=timestamp(self.clock)))
         return self._append_tool(key, redacted, turn)
+
+    def _note_folders(self, exchange: AnyExchange) -> None:
+        meta = None if self._folders is None else self._folders.note(exchange, self._writer.meta)
+        if meta is not None:
+            self._writer.add_meta(meta)
 
     def note_program(self) -> None:
         """Note in the recording that its function tools are those of a program, which offbook has taken over there.
@@ -219,6 +231,7 @@ class Recorder:
             if reason := unfit_tool_reason(key):
                 place = f"tool {quote_name(key)}"
                 raise InputError(f"the name {reason}", source=self._store.location, place=place, hint="rename it")
+            self._note_folders(exchange)
             if self._first_to is not None:
                 self._first_to.append_tool(key, exchange)
             if self.cache is not None:

@@ -170,7 +170,7 @@ class ReplayedTools(ClosableToolbox, Served):
             match = self._source.look_up(tool, arguments)
             if match.mismatch is not None:
                 self._report_mismatch(tool, arguments, match)
-            exchange = None if match.stored is None else match.stored.exchange
+            exchange = None if match.stored is None else match.exchange
             self._source.serve(match, tool)
             error_type = exchange.error.type if exchange is not None and exchange.error is not None else None
             self.calls.append(ReplayedToolCall(tool, arguments, match.mismatch, error_type))

@@ -211,14 +211,14 @@ class ScriptedModels(RecordedModels):
         """Whether this is the first run, which writes the script."""
         return self._run.is_first
 
-    def look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
+    def _look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         if self.has_ended:
             return MISSING
         key = (step or "", call.request_hash)
         scripted = self._run.next_answer(key)
         if scripted is not None:
             return scripted
-        match = super().look_up(call, step)
+        match = super()._look_up(call, step)
         is_answer = match.mismatch is None
         if is_answer and self._run.accepts(key, None if match.stored is None else match.stored.fingerprint):
             is_model_call = self._run.is_first and call.request is not None
@@ -275,7 +275,8 @@ class ScriptedModels(RecordedModels):
         if self.on_miss == "default":
             return ExchangeMatch("default")
         answer = self.script.conversations.answer(step or "", call.request, self._continuation, self._mark)
-        return ExchangeMatch("default", answer.stored, given=answer.response if answer.stored is None else None)
+        match = ExchangeMatch("default", answer.stored, given=answer.response if answer.stored is None else None)
+        return match.with_folders(call.renames)
 
     def end(self) -> None:
         """Answer nothing any more: a run that was stopped must not go on, even if it has swallowed the refusal."""
@@ -417,9 +418,13 @@ class ScriptedTools(RecordedTools):
         """
         if is_mcp_key(tool):
             return super().find(tool, arguments, fingerprint)
+        if self.folders.is_needed:
+            arguments, _ = self.as_recorded(arguments)
         if self._models.has_ended:
             raise self.refusal(tool, arguments, MISSING_TOOL)
-        match = self._after_effect(tool, arguments, fingerprint) or self.look_up(tool, arguments, fingerprint)
+        later = self._after_effect(tool, arguments, fingerprint)
+        renames = self.folders.renames()
+        match = self.look_up(tool, arguments, fingerprint) if later is None else later.with_folders(renames)
         if match.mismatch is None:
             return match
         refusal = self.refusal(tool, arguments, match)
@@ -427,7 +432,7 @@ class ScriptedTools(RecordedTools):
         if self._run.is_first or self._models.on_miss in ("stop", "live"):
             self._models.end()
             raise refusal
-        return self.continued(tool, arguments, refusal)
+        return self.continued(tool, arguments, refusal).with_folders(renames)
 
     # After an effect whose answer was lost, an agent that reads back must not be told that nothing has happened: it
     # would be accused of the repeat that this leads to.
@@ -482,14 +487,14 @@ class ScriptedTools(RecordedTools):
         self.continued_by = NEAREST_RESULT
         return ExchangeMatch("default", nearest_success(self.index, tool, arguments))
 
-    def look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
+    def _look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
         if is_mcp_key(tool):
-            return super().look_up(tool, arguments, fingerprint)
+            return super()._look_up(tool, arguments, fingerprint)
         key = (tool, fingerprint or hash_arguments(arguments))
         scripted = self._run.next_answer(key)
         if scripted is not None:
             return scripted
-        match = super().look_up(tool, arguments, fingerprint)
+        match = super()._look_up(tool, arguments, fingerprint)
         is_by_hand = match.stored is None or match.stored.fingerprint is None
         if match.mismatch is None and (self._run.is_first or not is_by_hand):
             return replace(match, script_key=key)

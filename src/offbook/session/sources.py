@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic
 
+import msgspec
 import orjson
 from msgspec.structs import replace
 
@@ -25,7 +26,8 @@ from offbook.recording.match.cursor import (
     SharedToolCursor,
     is_named_in,
 )
-from offbook.recording.match.fingerprint import agentloom_fingerprints
+from offbook.recording.match.fingerprint import NO_RULES, agentloom_fingerprints
+from offbook.recording.match.folders import SAME_FOLDERS, other_homes
 from offbook.recording.stores.store import Claim, SharedPosition
 from offbook.session.call import Call
 from offbook.session.log import Log, LoggedCursor, Served
@@ -108,6 +110,22 @@ class RecordedModels(Source[Exchange]):
         return match
 
     def look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
+        """Return what answers a call with the folders of this run, or else why nothing does.
+
+        Raises:
+            RecordingMismatchError: the answer names a folder, and it is not known which one of this run that is.
+        """
+        return self._with_folders(call, self._look_up(call, step))
+
+    def _with_folders(self, call: Call, match: ExchangeMatch[Exchange]) -> ExchangeMatch[Exchange]:
+        renames, stored = call.renames, match.stored
+        if stored is None or match.mismatch is not None or stored.fingerprint is None or not self.tape.rules.home_paths:
+            return match.with_folders(renames)
+        if stored.fingerprint != call.request_hash or self.tape.rules is not NO_RULES:
+            renames = renames.plus(other_homes(bytes(stored.exchange.request), call.fields) | match.folders)
+        return match.with_folders(renames)
+
+    def _look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         """Return what answers a call, or else why nothing does."""
         match = self._match(call, step)
         if match.mismatch is None:
@@ -172,7 +190,7 @@ class CachedModels(RecordedModels):
         super().__init__(tape, SharedCursor(cache.reader))
         self._cache = cache
 
-    def look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
+    def _look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         found = MISSING
 
         def is_answered() -> bool:
@@ -203,7 +221,7 @@ class ClaimedModels(RecordedModels):
         super().__init__(tape, PositionCursor(tape.reader))
         self._position, self._claimed = position, set[int]()
 
-    def look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
+    def _look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
         for count in AHEAD:
             found = self._look_ahead(call, step, count)
             left = {
@@ -241,14 +259,14 @@ class ClaimedModels(RecordedModels):
 
     def _look_ahead(self, call: Call, step: str | None, count: int) -> list[ExchangeMatch[Exchange]]:
         """Return what answers the call, and what would if that had been served, up to so many."""
-        found = [super().look_up(call, step)]
+        found = [super()._look_up(call, step)]
         with self._cursor.supposing() as suppose:
             while len(found) < count and self._is_answer(found[-1]):
                 stored = found[-1].stored
                 if stored is None or self._cursor.is_used(stored):
                     break
                 suppose(stored)
-                found.append(super().look_up(call, step))
+                found.append(super()._look_up(call, step))
         return found
 
 
@@ -257,6 +275,8 @@ class RecordedTools(Source[ToolExchange]):
 
     What an MCP server answered to other requests, such as for a list, is found in the same way by the key of the
     request. After the last answer it is given again: clients cache lists, and poll.
+
+    `folders` are those of the run that is answered.
 
     Args:
         alike: finds calls whose arguments mean the same; by default, those that differ in home folders alone.
@@ -272,7 +292,7 @@ class RecordedTools(Source[ToolExchange]):
         alike: AlikeArguments | None = None,
         finds_servers: bool = True,
     ) -> None:
-        self.index = tape.reader.tools
+        self.index, self.folders = tape.reader.tools, SAME_FOLDERS
         super().__init__(tape, Cursor(self.index) if cursor is None else cursor)
         self._alike, self._finds_servers = alike or tape.alike_arguments, finds_servers
 
@@ -295,7 +315,25 @@ class RecordedTools(Source[ToolExchange]):
         return match
 
     def look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
-        """Return what answers a call of a tool with these arguments, or else why nothing does."""
+        """Return what answers a call of a tool with these arguments and the folders of this run, or else why nothing
+        does.
+
+        Raises:
+            RecordingMismatchError: the answer names a folder, and it is not known which one of this run that is.
+        """
+        match, named = self._look_up(tool, arguments, fingerprint), frozenset[str]()
+        if self.folders.is_needed:
+            as_recorded, named = self.as_recorded(arguments)
+            if match.mismatch is not None and not fingerprint and as_recorded != arguments:
+                match = self._look_up(tool, as_recorded, "")
+        return match.with_folders(self.folders.renames(named).plus(match.folders))
+
+    def as_recorded(self, arguments: JsonObject) -> tuple[JsonObject, frozenset[str]]:
+        """Return arguments as they would have been in the recorded run, and which folders they name."""
+        text, named = self.folders.as_recorded(msgspec.json.encode(arguments).decode())
+        return msgspec.json.decode(text), named
+
+    def _look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
         own = fingerprint or hash_arguments(arguments)
         match = self._cursor.match_key(tool, "step_id", own)
         if match is None and self._finds_servers and (recorded := self._tools_of_servers.get(tool)) is not None:
@@ -308,7 +346,11 @@ class RecordedTools(Source[ToolExchange]):
             alike = self._cursor.match_key(key, "step_id", each)
             if alike is not None and alike.mismatch is None:
                 is_named = alike.stored is not None and is_named_in(alike.stored.exchange, difference)
-                return match if is_named else replace(alike, but_for=difference.kinds)
+                if is_named or alike.stored is None:
+                    return match
+                pair = (msgspec.json.encode(each) for each in (alike.stored.exchange.arguments, arguments))
+                folders = difference.folders | other_homes(*pair)
+                return replace(alike, but_for=difference.kinds, folders=folders)
         for each in (own, *dict(found)) if is_mcp_key(tool) else ():
             last = self.index.last(key=key, fingerprint=each)
             if last is not None:
@@ -350,8 +392,8 @@ class CachedTools(RecordedTools):
         super().__init__(Tape(reader, strict=True), SharedToolCursor(reader.tools), finds_servers=False)
         self._cache = cache
 
-    def look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
-        return super().look_up(tool, arguments, fingerprint or hash_arguments(arguments))
+    def _look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
+        return super()._look_up(tool, arguments, fingerprint or hash_arguments(arguments))
 
     def use(self, match: ExchangeMatch[ToolExchange]) -> None:
         self._cache.note_hit()

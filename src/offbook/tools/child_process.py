@@ -7,13 +7,14 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import IO
 
-from offbook.text import did_you_mean, did_you_mean_file
+from offbook.text import did_you_mean, did_you_mean_file, printable_line, shorten
 
 READ_BYTES = 64 * 1024
 OUTPUT_GRACE_S = 1.0
@@ -50,6 +51,34 @@ def kill_group(leader: int, number: signal.Signals = signal.SIGKILL) -> None:
     """Send a signal, by default SIGKILL, to a process group. Does nothing if nothing is left of the group."""
     with suppress(ProcessLookupError, PermissionError):  # macOS reports a group of ended processes as not permitted
         os.killpg(leader, number)
+
+
+ENDING_GRACE_S, LOOK_S = 0.5, 0.02
+MAX_NAMED, MAX_COMMAND_CHARS = 3, 60
+
+
+def describe_left_running(mark: str) -> str:
+    """Name the processes that have a mark in their environment and do not end; empty if there are none.
+
+    They have left the group of a program, which is killed at its end. Empty where the system has no `/proc`, too.
+    """
+    until_s = time.monotonic() + ENDING_GRACE_S
+    while (found := _marked(mark.encode())) and time.monotonic() < until_s:
+        time.sleep(LOOK_S)  # helpers of a program notice its end a moment later
+    named = [f"{shorten(command, MAX_COMMAND_CHARS)} ({pid})" for pid, command in found[:MAX_NAMED]]
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return f"still running after the program has ended: {', '.join(named)}{more}" if named else ""
+
+
+def _marked(mark: bytes) -> list[tuple[str, str]]:
+    """Return the processes with a mark in their environment: their numbers and commands."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended, or is another user's
+            if mark in (folder / "environ").read_bytes() and folder.name != str(os.getpid()):
+                command = (folder / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+                found.append((folder.name, printable_line(command)))
+    return found
 
 
 class CapturedOutput:

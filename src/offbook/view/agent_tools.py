@@ -19,7 +19,7 @@ from offbook.report.exploration.report_input import FindingGroup, ReportInput, g
 from offbook.text import shorten
 from offbook.tools import ToolDef, tool
 from offbook.view.calls import RecordedCalls
-from offbook.view.library import FoundRun, RunLibrary
+from offbook.view.library import FoundRun, RunLibrary, has_words
 from offbook.view.summary import load_recording
 
 MAX_RUNS = 200
@@ -50,13 +50,13 @@ class LibraryTools:
         """List recordings, explorations, scenario runs and workflow runs, the latest first.
 
         Args:
-            search: Words that the id, kind, verdict or origin of a run must have.
+            search: Words that a run must have, in its id, kind, verdict or origin, or in its calls.
             limit: How many to list.
         """
         words = search.lower().split()
         found = [run for run in self._library.find() if not run.part_of]
-        listed = [self._library.summary(run) for run in found]
-        matching = [run for run in listed if all(word in run.searched for word in words)]
+        listed = [(self._library.summary(run), run) for run in found]
+        matching = [run for run, files in listed if has_words(run, files, words)]
         return {"total": len(matching), "runs": _plain(matching[: max(0, min(limit, MAX_RUNS))])}
 
     def show_recording(self, run: str, first_call: int = 1, calls: int = 10) -> JsonObject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -89,6 +90,20 @@ class RecordedCalls:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def search(self, words: Sequence[str]) -> list[CallRow]:
+        """Return the calls that have all these words, which are in lower case, in their request, answer or error."""
+        if not words:
+            return self.rows
+        return [row for row, text in zip(self.rows, self._texts, strict=True) if all(word in text for word in words)]
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        """What a search looks at, by call."""
+        return [
+            f"{call.key} {msgspec.json.encode(call.exchange).decode()} {row.failure} {row.title}".lower()
+            for call, row in zip(self._placed, self.rows, strict=True)
+        ]
+
     def exchange(self, place: int) -> Exchange | ToolExchange:
         """Return the exchange of the call at a place, from 0."""
         return self._placed[place].exchange
@@ -106,7 +121,9 @@ class RecordedCalls:
     def _spoken(self, place: int) -> ConversationCall:
         exchange, row = self.exchange(place), self.rows[place]
         if isinstance(exchange, ToolExchange):
-            result = "" if exchange.error is not None else result_text(exchange.answer)
+            result = (
+                "" if exchange.error is not None else _listed_names(exchange.answer) or result_text(exchange.answer)
+            )
             return ConversationCall(row=row, answer=Said("tool", shorten(result, MAX_TEXT_CHARS)))
         calls = tuple(call_text(call.name, _arguments(call.arguments), 400) for call in exchange.tool_calls or ())
         answer = Said("assistant", shorten(exchange.content, MAX_TEXT_CHARS), calls)
@@ -219,6 +236,16 @@ def _failure(exchange: Exchange) -> str:
     if exchange.fault is not None:
         return str(exchange.fault)
     return f"HTTP {exchange.wire.status}" if exchange.wire is not None and exchange.wire.status >= 400 else ""
+
+
+def _listed_names(answer: object) -> str:
+    """Return the names of the tools, prompts or resources that an MCP server lists; empty for other answers."""
+    if isinstance(answer, dict):
+        for kind in ("tools", "prompts", "resources"):
+            listed = answer.get(kind)
+            if isinstance(listed, list) and all(isinstance(each, dict) and "name" in each for each in listed):
+                return f"{len(listed)} {kind}: {', '.join(str(each['name']) for each in listed)}"
+    return ""
 
 
 def _arguments(given: Any) -> JsonObject:

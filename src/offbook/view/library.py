@@ -65,6 +65,25 @@ class FoundRun(Struct, frozen=True, kw_only=True, dict=True):
         return sum(self.signature[1::2])
 
 
+def has_words(listed: ListedRun, run: FoundRun, words: Sequence[str]) -> bool:
+    """Return whether a run has all these words, in lower case: in what the list shows of it, or in its files."""
+    left = [word for word in words if word not in listed.searched]
+    return not left or _holds(run, left)
+
+
+def _holds(run: FoundRun, words: Sequence[str]) -> bool:
+    paths = sorted(run.path.rglob("*")) if run.shape == "folder" else [run.path, *_beside(run.path)]
+    try:
+        text = b"\n".join(path.read_bytes() for path in paths if path.is_file()).lower()
+    except OSError:
+        return False
+    return all(word.encode() in text for word in words)
+
+
+def _beside(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in _SIDE_FILES.get(path.suffix, ())]
+
+
 class RunLibrary:
     """The runs below some folders and in some files, which are never changed.
 

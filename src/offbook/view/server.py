@@ -24,7 +24,7 @@ from offbook.report.scenarios.json_report import html_report, load_suite
 from offbook.view.calls import RecordedCalls
 from offbook.view.compare import RunComparison, check_comparable
 from offbook.view.history import heat_history, suite_history
-from offbook.view.library import FoundRun, RunLibrary, digest_runs
+from offbook.view.library import FoundRun, RunLibrary, digest_runs, has_words
 from offbook.view.summary import ListedRun, RunKind, load_recording
 from offbook.wire.request import header_dict
 from offbook.wire.response import HttpResponse, whole_response
@@ -188,7 +188,7 @@ class ViewApi:
         pending = sum(run.kind == "pending" for run in runs)
         tag = _new_tag(known, [found for _, found in listed], str(sorted(query.items())), str(pending))
         words, kind = query.get("q", "").lower().split(), query.get("kind", "")
-        matching = [run for run in runs if kind in ("", run.kind) and all(word in run.searched for word in words)]
+        matching = [run for run, found in listed if kind in ("", run.kind) and has_words(run, found, words)]
         start, count = _page(query)
         body = {
             "version": __version__,
@@ -218,13 +218,15 @@ class ViewApi:
         tag = _new_tag(known, [run], str(sorted(query.items())))
         _, calls = self._recorded(query)
         start, count = _page(query)
+        rows = calls.search(query.get("q", "").lower().split())
         body = {
             "run": self._library.summary(run),
             "part_of": run.part_of,
-            "total": len(calls),
+            "all": len(calls),
+            "total": len(rows),
             "span_ms": calls.span_ms,
             "offset": start,
-            "calls": calls.rows[start : start + count],
+            "calls": rows[start : start + count],
         }
         return ApiAnswer(encode_json(body), tag)
 

@@ -22,6 +22,7 @@ from offbook.faults.log import FaultLog
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.latency import Latency
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
+from offbook.recording.match.folders import SAME_FOLDERS, FolderMap, FolderNotes, RunFolders
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
 from offbook.session.log import Log, Served
@@ -242,7 +243,10 @@ class WireBackend:
         plan = parse_fault_plan(options.faults, has_tools=options.has_tools, can_crash=options.can_crash)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
         forked = None if options.live_from is None else _forked_recording(options, latency)
-        self.recorder = _open_recorder(options, options.normalise if forked is None else forked.encoder("").tape.rules)
+        self._folder_notes = FolderNotes(options.folders) if options.folders is not SAME_FOLDERS else None
+        self.recorder = _open_recorder(
+            options, self._folder_notes, options.normalise if forked is None else forked.encoder("").tape.rules
+        )
         self.cache = None if self.recorder is None else self.recorder.cache
         self._recordings, self._latency = forked, latency
         self._tool_recorder: Recorder | None = None
@@ -340,7 +344,18 @@ class WireBackend:
             on_call=options.on_call,
             explored_run=explored_run,
             memory=self._request_memory,
+            folders=self._folders_of(None if encoder is None else encoder.tape, explored_run),
         )
+
+    def _folders_of(self, tape: Tape | None, explored_run: ExploredRun | None) -> FolderMap:
+        """Return the folders of a session, which has those of the options if it has none of its own."""
+        given = self._options.folders
+        today = given.today if explored_run is None else explored_run.folders
+        recorded = given.recorded if tape is None else tape.folders.or_else(given.recorded)
+        if self._options.exact:  # a copy of a folder is another one in each run, and no difference
+            recorded = RunFolders(work=recorded.work if given.recorded.work else ())
+        folders = FolderMap(recorded, today)
+        return folders if folders.is_needed else SAME_FOLDERS
 
     def _open_tool_recorder(self) -> None:
         """Open the recorder of a program's tools, and its source of earlier answers, if it records."""
@@ -350,7 +365,12 @@ class WireBackend:
         from offbook.session.recorder import Recorder  # noqa: PLC0415 - only recording needs it
 
         self._tool_recorder = Recorder(
-            options.record, mode=options.record_mode, kind="tools", redactor=options.redactor, sink=options.sink
+            options.record,
+            mode=options.record_mode,
+            kind="tools",
+            redactor=options.redactor,
+            folders=self._folder_notes,
+            sink=options.sink,
         )
         if self._tool_recorder.has_answers and self._tool_recorder.cache is None:
             self._tool_answers = Tape(self._tool_recorder.answers(), strict=True)
@@ -370,6 +390,12 @@ class WireBackend:
         )
 
     def _tool_source(self, session: WireSession) -> RecordedTools | None:
+        source = self._open_tool_source(session)
+        if source is not None:
+            source.folders = session.folders
+        return source
+
+    def _open_tool_source(self, session: WireSession) -> RecordedTools | None:
         """Return the source of recorded results for a session's tools."""
         if session.tool_script is not None:
             from offbook.wire.tools import SessionTools  # noqa: PLC0415 - only explored programs have scripts
@@ -421,13 +447,18 @@ def _forked_recording(options: WireOptions, latency: Latency) -> RecordingSet:
     return RecordingSet(recording, latency=latency, strict=True)
 
 
-def _open_recorder(options: WireOptions, rules: NormaliseRules) -> WireRecorder | None:
+def _open_recorder(options: WireOptions, folders: FolderNotes | None, rules: NormaliseRules) -> WireRecorder | None:
     if options.record is None:
         return None
     from offbook.wire.proxy.recorder import WireRecorder  # noqa: PLC0415 - only recording needs it
 
     return WireRecorder(
-        options.record, mode=options.record_mode, redactor=options.redactor, sink=options.sink, rules=rules
+        options.record,
+        mode=options.record_mode,
+        redactor=options.redactor,
+        folders=folders,
+        sink=options.sink,
+        rules=rules,
     )
 
 

@@ -14,6 +14,7 @@ from offbook.events import NULL_SINK, Sink
 from offbook.faults import Crash, FaultPlan, PlannedFault, parse_fault
 from offbook.faults.order import Cancelled
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
+from offbook.recording.match.folders import SAME_FOLDERS, FolderMap
 from offbook.session.session import NO_FAULTS
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
         tools: how the function tools of a program are answered that asks about each call; None if none does.
         lenient_requests: whether requests that the vendor refuses are answered, too.
         exact: whether only equal requests are answered, and none that differs in who asks, when and where.
+        folders: the folders of the program, and what a recording calls them that names none.
     """
 
     recording: str | os.PathLike[str] | None = None
@@ -148,6 +150,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     tools: ProgramToolOptions | None = None
     lenient_requests: bool = False
     exact: bool = False
+    folders: FolderMap = SAME_FOLDERS
 
     @property
     def is_strict(self) -> bool:

@@ -65,7 +65,7 @@ class AnswerEncoder:
     def answer(self, match: ExchangeMatch[Exchange], parsed: ParsedRequest) -> PreparedResponse:
         """Return the answer of a match, timed by the latency model."""
         if match.stored is not None:
-            return self._recorded(match.stored, parsed)
+            return self._recorded(match, parsed)
         if parsed.request is None or parsed.route.codec is None:
             from offbook.wire.synthetic.answers import synthetic_response  # noqa: PLC0415 - most runs ask for none
 
@@ -80,9 +80,12 @@ class AnswerEncoder:
             return match.given
         if match.stored is None:
             return Response(self._default_response, parsed.model)
-        return match.stored.exchange.response(model=parsed.model, provider="")
+        return match.exchange.response(model=parsed.model, provider="")
 
-    def _recorded(self, stored: StoredExchange[Exchange], parsed: ParsedRequest) -> PreparedResponse:
+    def _recorded(self, match: ExchangeMatch[Exchange], parsed: ParsedRequest) -> PreparedResponse:
+        stored = match.stored
+        if match.renamed is not None or stored is None:
+            return prepare_response(self._encode(match.exchange, parsed))
         kind = (stored.id, parsed.route.protocol, parsed.is_streamed, parsed.wants_usage, parsed.is_array)
         prepared = self._answers.get(kind)
         if prepared is None:

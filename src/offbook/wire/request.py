@@ -23,6 +23,7 @@ from offbook.messages import JsonObject, Request
 from offbook.providers.aws_signature import SIGNED_SCHEME
 from offbook.recording.format.wire_record import PLAIN_HTTP, WEBSOCKET, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
+from offbook.recording.match.folders import NO_RENAMES, Renames
 from offbook.recording.redact.rules import note_credentials
 from offbook.schema_errors import explain_msgspec_error
 from offbook.vendors import (
@@ -270,7 +271,7 @@ class ParsedRequest(Struct, frozen=True):
 
     `request` is set if a codec decoded it; `problem` is the reason why a codec failed. `wants_usage` and `is_array` are
     options of streaming clients outside the fingerprint. `is_message` if it was sent over a WebSocket after the
-    handshake. `sent` is set if the path is a model call's.
+    handshake. `sent` is set if the path is a model call's. `renames` are the names of folders in its answer.
     """
 
     route: ApiRoute
@@ -284,6 +285,7 @@ class ParsedRequest(Struct, frozen=True):
     method: str = "POST"
     is_message: bool = False
     sent: SentRequest | None = None
+    renames: Renames = NO_RENAMES
 
     @property
     def is_streamed(self) -> bool:

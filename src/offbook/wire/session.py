@@ -12,6 +12,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.codecs.framing import PackedBodyError
 from offbook.errors import (
     InputError,
     MismatchKind,
@@ -30,6 +31,7 @@ from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules
+from offbook.recording.match.folders import NOWHERE, SAME_FOLDERS, FolderMap, RunFolders
 from offbook.session.log import Log, Served
 from offbook.session.numbers import CallNumbers
 from offbook.session.script import ModelScript, OnMiss, Script, ScriptedModels, World
@@ -40,7 +42,7 @@ from offbook.tools.effects import Effect, ToolDeclaration, split_reached
 from offbook.vendors import codec_of
 from offbook.wire.faults import FaultTarget, apply_fault, with_retry_after
 from offbook.wire.recordings import AnswerEncoder
-from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, note_credentials_of
+from offbook.wire.request import HttpRequest, ParsedRequest, RequestParser, note_credentials_of, unpacked_body
 from offbook.wire.response import (
     NO_ANSWER,
     HttpResponse,
@@ -278,7 +280,8 @@ class ExploredRun(Struct, frozen=True):
     """One run of an exploration: see `ScriptedModels`. The parts of its answers are due on `clock`.
 
     If the run also has calls outside HTTP, `numbers` and `fault_log` are those of all its calls. `tool_script` is the
-    script of a program's function tools, `declarations` are the declarations about its tools.
+    script of a program's function tools, `declarations` are the declarations about its tools, `folders`
+    the folders of the run.
     """
 
     script: ModelScript
@@ -291,6 +294,7 @@ class ExploredRun(Struct, frozen=True):
     fault_log: FaultLog | None = None
     tool_script: Script[ToolExchange] | None = None
     declarations: Mapping[str, ToolDeclaration] = {}
+    folders: RunFolders = NOWHERE
 
 
 class WireSession(Session, Served):
@@ -328,6 +332,7 @@ class WireSession(Session, Served):
         on_call: Callable[[WireCall], None] | None = None,
         explored_run: ExploredRun | None = None,
         memory: RequestMemory | None = None,
+        folders: FolderMap = SAME_FOLDERS,
     ) -> None:
         self._explored_run = explored_run
         super().__init__(
@@ -341,6 +346,7 @@ class WireSession(Session, Served):
         self._lenient_requests = lenient_requests
         self._has_real_answers: bool | None = None  # as long as none was given
         self.tool_source: RecordedTools | None = None
+        self.folders = folders
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.diverged = ""
@@ -397,7 +403,7 @@ class WireSession(Session, Served):
 
     def start(self, request: HttpRequest, parsed: ParsedRequest | None = None) -> CallAttempt:
         """Parse the request, unless it is already `parsed`, and number it."""
-        parsed = self._parser.parse(request) if parsed is None else parsed
+        parsed = self._parse(request) if parsed is None else parsed
         note_credentials_of(request)
         number, step_id = self.numbers.next_request(), request.headers.get(STEP_HEADER) or None
         self.observer.received(request, number)
@@ -417,6 +423,33 @@ class WireSession(Session, Served):
             mark=struck.mark,
             crash=struck.crash,
         )
+
+    def _parse(self, request: HttpRequest) -> ParsedRequest:
+        """Parse a request as it would have been in the recorded run, unless exactly this one is recorded."""
+        if not self.folders.is_needed:
+            return self._parser.parse(request)
+        as_recorded, named = self._as_recorded(request)
+        parsed = self._parser.parse(request)
+        is_recorded = self.source is not None and not self.source.judges(parsed.request_hash)
+        if as_recorded is not request and not is_recorded:
+            parsed = self._parser.parse(as_recorded)
+        return replace(parsed, renames=self.folders.renames(named))
+
+    def _as_recorded(self, request: HttpRequest) -> tuple[HttpRequest, frozenset[str]]:
+        """Return a request with the folders of the recording, the same if it has none, and which folders it names."""
+        try:
+            body = unpacked_body(request)
+        except PackedBodyError:
+            return request, frozenset()
+        texts = (request.path, request.query, body.decode("utf-8", "surrogateescape"))
+        renamed = [self.folders.as_recorded(text) for text in texts]
+        named = frozenset(name for _, names in renamed for name in names)
+        path, query, text = (text for text, _ in renamed)
+        if (path, query, text) == texts:
+            return request, named
+        headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
+        body = text.encode("utf-8", "surrogateescape")
+        return replace(request, path=path, query=query, headers=headers, body=body), named
 
     def answer(self, attempt: CallAttempt) -> HttpResponse | None:
         """Return the answer to the call, or None if only the real API can answer it."""
@@ -602,7 +635,7 @@ class WireSession(Session, Served):
             source.give_back(match)
             return rejection
         answer = self._stored_object(match, attempt.parsed) or encoder.answer(match, attempt.parsed).merged
-        is_real = match.stored is not None and has_wire_bytes(match.stored.exchange, attempt.parsed)
+        is_real = match.stored is not None and has_wire_bytes(match.exchange, attempt.parsed)
         self._has_real_answers = is_real and self._has_real_answers is not False
         self._use(source, match)
         if not source.tape.strict:
@@ -688,7 +721,7 @@ class WireSession(Session, Served):
         parsed = attempt.parsed
         if self._sink is NULL_SINK or (match.stored is None and parsed.request is None):
             return
-        exchange = None if match.stored is None else match.stored.exchange
+        exchange = None if match.stored is None else match.exchange
         capture_content(self._sink, lambda: attempt.content(exchange))
         self._sink.emit(
             ReplayServed(

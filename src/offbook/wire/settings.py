@@ -54,6 +54,17 @@ InterceptHosts: TypeAlias = Annotated[
 BlockNetwork: TypeAlias = Annotated[bool, Option("Refuse connections to all hosts but this machine.")]
 
 
+Workdir: TypeAlias = Annotated[
+    str | None,
+    Option(
+        "Run the program in a copy of this folder. What it changes there is its result.",
+        "--workdir",
+        metavar="TEMPLATE",
+        is_path=True,
+    ),
+]
+
+
 class WireArguments(Struct, frozen=True, kw_only=True):
     """The common options of `exec` and `serve`: answers, faults and recording. `[record]` applies to both."""
 
@@ -244,6 +255,7 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
             is_per_run=True,
         ),
     ] = None
+    workdir: Workdir = None
     preset: PresetName = "auto"
     base_url_vars: BaseUrlVars = ()
     intercept: Intercept = False

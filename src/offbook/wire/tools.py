@@ -317,7 +317,7 @@ class ProgramTools:
         if self.source is None or match is None or match.stored is None or match.mismatch is not None:
             return None
         self.source.use(match)
-        return match.stored.exchange
+        return match.exchange
 
     def _find(self, call: _OpenCall, *, is_lost: bool) -> tuple[ToolExchange, CallOutcome]:
         """Return the answer to a call. An answer that `is_lost` stays for the next call.
@@ -333,7 +333,7 @@ class ProgramTools:
         is_continued = match.matched_by == "default"
         if not is_continued and not is_lost:
             self.source.use(match)
-        return match.stored.exchange, CallOutcome("continued" if is_continued else "served", match.key)
+        return match.exchange, CallOutcome("continued" if is_continued else "served", match.key)
 
     def _run(self, call: _OpenCall) -> ToolAnswer:
         self._open[call.attempt.number] = call

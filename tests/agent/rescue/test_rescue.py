@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook.agent import ScriptedClient, TextResponse, Workflow, WorkflowRunner
 from offbook.agent.rescue import Rescue, rescue
 from offbook.messages import ToolCall
+from offbook.tools import Toolbox
 from tests.agent.rescue.forms import FORMS, TAG_FORMS, calls, names, tag_calls
 from tests.agent.rescue.test_corpus import FAMILIES
 
@@ -166,3 +168,33 @@ def test_any_collection_of_names_will_do():
 def test_a_rescued_call_has_no_id():
     [call] = rescue('{"id": "call_1", "name": "search", "arguments": {}}', TOOLS).calls
     assert call.id is None
+
+
+def weather(zip_code: str, days: int = 1, note: str | None = None) -> str:
+    """The weather."""
+    return f"{zip_code} {days} {note}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "<tool_call><function=weather><parameter=zip_code>10115</parameter>"
+            "<parameter=days>3</parameter></function></tool_call>"
+        ),
+        (
+            "<tool_call>weather<arg_key>zip_code</arg_key><arg_value>10115</arg_value>"
+            "<arg_key>days</arg_key><arg_value>3</arg_value></tool_call>"
+        ),
+    ],
+)
+def test_between_tags_the_schema_says_whether_a_number_is_a_text(text):
+    assert rescue(text, Toolbox([weather])).calls[0].args == {"zip_code": "10115", "days": 3}
+    assert rescue(text, ["weather"]).calls[0].args == {"zip_code": 10115, "days": 3}
+
+
+def test_a_guarded_loop_runs_a_rescued_call_with_the_text():
+    answer = "<tool_call><function=weather><parameter=zip_code>10115</parameter></function></tool_call>"
+    client = ScriptedClient([TextResponse(answer)])
+    flow = Workflow("weather", tools=[weather], terminal_tool="weather")
+    assert WorkflowRunner(client).run_sync(flow, "Berlin?") == "10115 1 None"

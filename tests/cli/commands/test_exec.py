@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import termios
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
@@ -133,6 +134,26 @@ def test_a_program_is_answered_from_the_recording(execute):
     assert code == 0
     assert out == "Hello!\nBye!\n"
     assert err == "offbook: 2 calls, 2 served (run.json)\n"
+
+
+@pytest.fixture
+def of_january(execute, record):
+    """`asked.json`, which was recorded on January 5th, 2026, and says so."""
+    path = Path(record("asked.json", question="Today's date is 2026-01-05.", first="Fine."))
+    path.write_text(re.sub(r'"recorded_at": "[^"]*"', '"recorded_at": "2026-01-05T12:00:00.000Z"', path.read_text()))
+    return f"Today's date is {datetime.now(UTC):%Y-%m-%d}."
+
+
+def test_what_differed_and_did_not_count_is_counted(execute, of_january):
+    code, out, err = execute("--replay", "asked.json", "--report", "r.json", "--", *ASK, of_january)
+    assert (code, out) == (0, "Fine.\n")
+    assert "matched: 1 call but for a date or time\n" in err
+    assert json.loads(Path("r.json").read_text())["but_for"] == {"a date or time": 1}
+
+
+def test_an_exact_replay_answers_equal_requests_alone(execute, of_january):
+    assert execute("--exact", "--replay", "asked.json", "--", *ASK, of_january)[:2] == (3, "status 422\n")
+    assert execute("--exact", "--replay", "asked.json", "--", *ASK, "Today's date is 2026-01-05.")[0] == 0
 
 
 def test_calls_are_events_and_metrics(execute):
@@ -1045,3 +1066,26 @@ def test_a_recording_of_a_known_program_ignores_what_differs_in_each_of_its_runs
     assert (code, out) == (0, "Hello!\n"), err
     for asked, expected in (("run 2", 0), ("run away", 3)):
         assert execute("--replay", "mine.json", "--", "./my-agent", asked)[0] == expected
+
+
+DETACHES = """
+import subprocess, sys
+stays = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+null = subprocess.DEVNULL
+subprocess.Popen(stays, start_new_session=True, stdin=int(sys.argv[1]), stdout=null, stderr=null)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc")
+@pytest.mark.parametrize("detached", [True, False])
+def test_a_process_that_the_program_leaves_running_is_named(write, run_programs, detached):
+    write("run.json", '{"_version": 2, "any": {"content": "Hi"}}')
+    write("detaches.py", DETACHES if detached else "")
+    reader, writer = os.pipe()
+    os.set_inheritable(reader, True)
+    try:
+        _, _, err = run_programs("exec", "--replay", "run.json", "--", sys.executable, "detaches.py", str(reader))
+    finally:
+        os.close(writer)  # it ends
+        os.close(reader)
+    assert ("still running after the program has ended:" in err) is detached

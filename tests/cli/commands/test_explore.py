@@ -859,3 +859,33 @@ def test_a_program_that_saves_nothing_refunds_again_after_a_crash_and_what_it_ke
     assert "note: runs share state, one at a time: it is restored before each, and at the end" in err
     assert list(Path("state").iterdir()) == []
     assert paying(*options[:-3], "nowhere", program=["report"])[0] == 2
+
+
+ASKS_AGAIN = """
+import json, os, sys, urllib.request
+BEGIN
+body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+with urllib.request.urlopen(urllib.request.Request(url, body)) as answer:
+    print(json.load(answer)["choices"][0]["message"]["content"], flush=True)
+END
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("os.closerange(3, 256)", ""),
+        ("", "if len(sys.argv) == 1: os.execv(sys.executable, [sys.executable, *sys.argv, 'again'])"),
+    ],
+    ids=["closes all descriptors", "executes itself"],
+)
+def test_a_program_that_can_only_be_started_anew_is_explored_so(write, run_programs, begin, end):
+    write("run.json", '{"_version": 2, "any": {"content": "Hi"}}')
+    write("agent.py", ASKS_AGAIN.replace("BEGIN", begin).replace("END", end))
+    code, out, err = run_programs(
+        *("explore", "--replay", "run.json", "--faults", "http_error 500", "--json", "--", sys.executable, "agent.py")
+    )
+    assert code == 1, err
+    assert set(json.loads(out)["tally"]) == {"crashed"}
+    assert ("every case starts the program anew: it fails otherwise, without any fault:" in err) is bool(begin)

@@ -57,13 +57,23 @@ def test_the_list_is_searched_and_its_address_leads_back_to_the_search(look):
     with look() as page:
         page.keyboard.press("/")
         page.keyboard.type("refund gpt")
-        expect(page.locator("#count")).to_have_text("2 of 9 runs")
+        expect(page.locator("#count")).to_have_text("5 of 9 runs")
         page.reload()
-        expect(page.locator("#count")).to_have_text("2 of 9 runs")
+        expect(page.locator("#count")).to_have_text("5 of 9 runs")
         page.get_by_label("Search").fill("")
         page.locator("#kind").select_option("unreadable")
         expect(page.locator(".row")).to_have_count(2)
         expect(page.locator(".row .origin").last).to_contain_text("the JSON ends in the middle")
+
+
+def test_a_call_is_found_in_its_recording(look):
+    with look("#/recording/refund-tuesday.json") as page:
+        expect(page.locator("#count")).to_have_text("6 of 6 calls")
+        page.get_by_label("Search").fill("http_error")
+        expect(page.locator("#count")).to_have_text("1 of 6 calls")
+        expect(page.locator(".row")).to_have_count(1)
+        page.reload()
+        expect(page.locator("#count")).to_have_text("1 of 6 calls")
 
 
 def test_keys_alone_open_a_run_and_walk_through_its_calls(look):

@@ -145,7 +145,7 @@ def test_a_list_is_wanted_where_elements_are():
         ("_x", "'_x' starts with '_', which is not allowed"),
         ("__import__('os').system('ls')", "'__import__' starts with '_', which is not allowed"),
         ("import os", "there is no name 'import' | did you mean 'state.import'?"),
-        ("open('/etc/passwd')", "there is no function 'open' | functions: all, contains, double, endsWith, exists, exists_one, filter, has, int, matches, size, startsWith, string"),
+        ("open('/etc/passwd')", "there is no function 'open' | functions: all, contains, double, endsWith, exists, exists_one, filter, has, int, lower, matches, size, startsWith, string, strip"),
         ("state.kind.sartsWith('a')", "there is no function 'sartsWith' | did you mean 'startsWith'?"),
         ("state.items.map(x, x)", "there is no function 'map' | use 'filter' here, or a loop step that collects"),
         ("state.items.exists(x, x.matches('a'))", "'matches' is allowed at most 4 times, and not inside all, exists, exists_one, filter | use contains, startsWith or endsWith"),
@@ -288,3 +288,19 @@ def test_the_longest_run_that_is_let_through_ends_soon():
 def test_a_text_is_an_expression_or_an_expression_error_and_nothing_else(text):
     with suppress(ExpressionError):
         Expression.parse(text).evaluate(SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("state.kind.strip().lower() == 'a'", True),
+        ("state.kind.lower() == 'a'", False),
+        ("['A', 'b'].exists(x, x.lower() == state.kind.strip().lower())", True),
+    ],
+)
+def test_texts_are_compared_without_case_and_blanks(text, value):
+    assert Expression.parse(text).evaluate({"state": {"kind": " A "}}) is value
+
+
+def test_what_is_no_text_stays_as_it_is():
+    assert Expression.parse("state.kind.lower() == 3").evaluate({"state": {"kind": 3}}) is True

@@ -283,3 +283,27 @@ def test_the_retries_of_a_config_inside_another_come_first_however_they_are_said
 
 def test_a_key_that_no_file_can_have_is_a_problem():
     assert problems_of(CALL, state={"days": {1: "monday"}}) == ["state.days: expected names as keys, got 1"]
+
+
+def tool_step(fields):
+    return f"name: f\nsteps:\n  - {{id: look, type: tool, {fields}}}\n"
+
+
+def test_a_tool_step_may_have_the_names_of_agentloom():
+    flow = parse_workflow(
+        tool_step("tool_name: get, tool_args: {city: '{state.city}', n: 1}").replace(
+            "steps:", "state: {city: Oslo}\nsteps:"
+        ),
+        tools={"get": lambda city, n: city},
+    )
+    assert (flow.steps[0].tool, flow.steps[0].args) == ("get", {"city": "{state.city}", "n": 1})
+
+
+def test_an_argument_that_agentloom_would_take_from_the_state_is_no_text():
+    with pytest.raises(WorkflowError, match="unknown field 'tool_args'"):
+        parse_workflow(tool_step("tool_name: get, tool_args: {city: state.city}"), tools={"get": lambda city: city})
+
+
+def test_both_names_of_a_field_are_too_many():
+    with pytest.raises(WorkflowError, match="unknown field 'tool_name'"):
+        parse_workflow(tool_step("tool: get, tool_name: get"), tools={"get": lambda: 1})

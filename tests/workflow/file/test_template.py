@@ -142,3 +142,8 @@ def test_a_prompt_does_not_depend_on_the_order_in_which_keys_were_written():
     template = Template.parse("{state.votes}")
     orders = [{"con": 1, "pro": {"b": 2, "a": 3}}, {"pro": {"a": 3, "b": 2}, "con": 1}]
     assert {template.render({"state": {"votes": votes}}) for votes in orders} == {'{"con":1,"pro":{"a":3,"b":2}}'}
+
+
+def test_a_position_may_be_in_brackets():
+    scope = {"state": {"items": ["a", {"name": "b"}], "grid": [[1, 2]]}}
+    assert Template.parse("{state.items[0]} {state.items[1].name} {state.grid[0][1]}").render(scope) == "a b 2"

@@ -21,6 +21,8 @@ class Rescue(Struct, frozen=True):
 def rescue(text: str, tools: Collection[str]) -> Rescue:
     """Find the calls of `tools` that a model wrote as text.
 
+    `tools` are names, or a Toolbox: then a value between tags stays a text where the schema of its tool wants one.
+
     Returns all calls in the text, or none: a call of another tool, an incomplete or invalid call, a call inside a
     sentence, calls in different formats, and texts of more than a million characters yield nothing. The model's
     thinking becomes the `reasoning` of the first call; calls in it are ignored. Never raises; takes linear time.

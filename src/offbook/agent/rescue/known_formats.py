@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from offbook.agent.rescue.call_format import (
     CallFormat,
@@ -16,6 +16,7 @@ from offbook.agent.rescue.call_format import (
     read_value,
 )
 from offbook.messages import JsonObject, ToolCall
+from offbook.tools import ToolDef
 
 _BRACKETS_OPENING = r"\[TOOL_CALLS\]|(?<![\w-])[\w-]{1,64}\[(?:ARGS|CALL_ID)\]|\bfunctools(?=\[)"
 _BRACKETS_LIST = re.compile(r"(?:\[TOOL_CALLS\]|functools)\s*+(?=[\[{])")
@@ -310,7 +311,7 @@ def read_tags(text: str, opening: re.Match[str], tools: Collection[str]) -> Text
     start = opening.start()
     wrapper = _tag_wrapper.match(text, start)
     if wrapper is None:
-        call, end = _read_tag_element(text, start)
+        call, end = _read_tag_element(text, start, tools)
         return TextMatch(start, end, (call,))
     calls: list[ToolCall] = []
     pos = _past_tag_gap(text, wrapper.end())
@@ -334,11 +335,11 @@ def _read_tagged(text: str, pos: int, tools: Collection[str]) -> tuple[tuple[Too
         if calls := calls_in(value.value, tools, is_closed=value.is_closed, is_marked=True):
             return calls, value.end
         raise UnreadableError
-    call, end = _read_tag_element(text, pos) if text[pos] == "<" else _read_tag_pairs(text, pos)
+    call, end = _read_tag_element(text, pos, tools) if text[pos] == "<" else _read_tag_pairs(text, pos, tools)
     return (call,), end
 
 
-def _read_tag_element(text: str, pos: int) -> tuple[ToolCall, int]:
+def _read_tag_element(text: str, pos: int, tools: Collection[str]) -> tuple[ToolCall, int]:
     """Read a call whose tag has the tool's name, around parameters, or around a JSON object without an end tag."""
     element = _tag_element.match(text, pos)
     if element is None:
@@ -347,35 +348,51 @@ def _read_tag_element(text: str, pos: int) -> tuple[ToolCall, int]:
         args, end = read_object(text, element.end())
         closing = _tag_element_end.match(text, end)
         return ToolCall(element[1], args), closing.end() if closing else end
-    args, end = _read_tag_parameters(text, element.end())
+    args, end = _read_tag_parameters(text, element.end(), text_parameters(tools, element[1]))
     closing = _tag_element_end.match(text, end)
     if closing is None:
         raise UnreadableError
     return ToolCall(element[1], args), closing.end()
 
 
-def _read_tag_parameters(text: str, pos: int) -> tuple[JsonObject, int]:
+def _read_tag_parameters(text: str, pos: int, texts: Collection[str]) -> tuple[JsonObject, int]:
     args: JsonObject = {}
     while parameter := _tag_parameter.match(text, pos):
         key, is_text, value = parameter.groups()
-        _add_argument(args, key, _strip_line_breaks(value) if is_text == "true" else _tag_value(value))
+        is_plain_text = is_text == "true" or key in texts
+        _add_argument(args, key, _strip_line_breaks(value) if is_plain_text else _tag_value(value))
         pos = parameter.end()
     return args, pos
 
 
-def _read_tag_pairs(text: str, pos: int) -> tuple[ToolCall, int]:
+def _read_tag_pairs(text: str, pos: int, tools: Collection[str]) -> tuple[ToolCall, int]:
     """Read a call in the format of GLM: the tool's name, then keys and values, up to the end tag."""
     name = _tag_bare_name.match(text, pos)
     if name is None:
         raise UnreadableError
     args: JsonObject = {}
-    pos = name.end()
+    pos, texts = name.end(), text_parameters(tools, name[1])
     while pair := _tag_pair.match(text, pos):
-        _add_argument(args, pair[1].strip(), _tag_value(pair[2]))
+        key = pair[1].strip()
+        _add_argument(args, key, _strip_line_breaks(pair[2]) if key in texts else _tag_value(pair[2]))
         pos = pair.end()
     if not _tag_close.match(text, _past_tag_gap(text, pos)):
         raise UnreadableError
     return ToolCall(name[1], args), pos
+
+
+def text_parameters(tools: Collection[str], name: str) -> frozenset[str]:
+    """Return the parameters of a tool that are texts by its schema; none if only the names of tools are known.
+
+    What stands between tags does not say its type: `10115` may be a number or a postal code.
+    """
+    tool = tools.get(name) if isinstance(tools, Mapping) else None
+    if not isinstance(tool, ToolDef):
+        return frozenset()
+    properties = tool.spec.schema.get("properties", {})
+    return frozenset(
+        key for key, schema in properties.items() if isinstance(schema, dict) and schema.get("type") == "string"
+    )
 
 
 def _add_argument(args: JsonObject, key: str, value: object) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from queue import Full, Queue
 from threading import Thread
@@ -32,6 +33,7 @@ from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import STEP_HEADER, Miss, WireCall, WireOutcome
 from offbook.wire.settings import ExecArguments, ServeArguments
+from offbook.working_folder import Change
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -299,6 +301,8 @@ class WireSummary(Struct, frozen=True):
             self._say(_describe_fired(self.tally.faults.fired))
         if self.tally.effects:
             self._say(_describe_effects(self.tally.effects))
+        if self.tally.files is not None:
+            self._say(_describe_files(self.tally.files))
 
     def _print_network(self, network: NetworkTally) -> None:
         """Print the refused hosts, and the hosts whose clients do not trust the run's authority."""
@@ -385,6 +389,13 @@ def _describe_fired(fired: list[str]) -> str:
     lines = [alike[0] if len(alike) == 1 else f"{line} ({len(alike):,} attempts)" for line, alike in attempts.items()]
     more = ", …" if len(lines) > SHOWN_FAULTS else ""
     return f"{pluralize(len(fired), 'fault')} fired: {', '.join(lines[:SHOWN_FAULTS])}{more}"
+
+
+def _describe_files(files: Mapping[str, Change]) -> str:
+    """Return `2 files: created hello.txt, changed README.md`, at most the first few."""
+    shown = [f"{change} {printable_line(name)}" for name, change in islice(files.items(), SHOWN_EFFECTS)]
+    more = ", …" if len(files) > SHOWN_EFFECTS else ""
+    return f"{pluralize(len(files), 'file')}: {', '.join(shown)}{more}" if files else "no file was changed"
 
 
 def _describe_effects(effects: Sequence[Effect]) -> str:

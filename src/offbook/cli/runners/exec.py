@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 import typer
 from msgspec.structs import replace
@@ -38,12 +39,14 @@ from offbook.cli.runners.wire import (
 )
 from offbook.errors import InputError
 from offbook.messages import tool_results
+from offbook.private_folder import PrivateFolder
+from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_names import answered_tool_names, recorded_tool_names
 from offbook.recording.transaction import keep_recording, kept_beside
 from offbook.settings import unknown_tools
 from offbook.text import format_usd, pluralize
-from offbook.tools.child_process import program_hint
+from offbook.tools.child_process import describe_left_running, program_hint
 from offbook.vendors import named_base_urls
 from offbook.wire.intercept.program_network import ProgramNetwork
 from offbook.wire.proxy.upstream import missing_key_advice
@@ -51,6 +54,7 @@ from offbook.wire.server.tool_socket import ToolSocket
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.settings import ExecArguments
 from offbook.wire.tool_variables import tool_variables
+from offbook.working_folder import Change, WorkingFolder
 
 if TYPE_CHECKING:
     from offbook.scenarios.trajectory.golden import GoldenFile
@@ -71,7 +75,7 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
     file = WireReportFile(options.report, options, command)
     golden = None if options.golden is None else _load_golden(options.golden)
     options.fault_plan()
-    if shutil.which(command[0]) is None and not Path(command[0]).exists():
+    if shutil.which(command[0]) is None and not Path(options.workdir or "", command[0]).exists():
         return _print_not_started(command[0], FileNotFoundError())
     if not options.quiet:
         print_notes(options)
@@ -204,10 +208,11 @@ def _run(
         discard_empty_recording(options.record),
         _muted_misses(),
         EffectReports(os.environ) as effects,
+        _Place(options) as place,
         McpServers(options, os.environ, sink=sink) as mcp,
         ProgramNetwork(options.network, os.environ) as network,
         WireServer(
-            replace(wire_options, sink=sink),
+            replace(wire_options, sink=sink, folders=place.folders(options)),
             port=options.port,
             token="" if options.open else network.token,
             mount=mcp.hub,
@@ -220,21 +225,72 @@ def _run(
             environment |= effects.variables | mcp.point_to(server)
             with ToolSocket(server) as socket:
                 environment |= tool_variables(environment, server.url, options.tools, socket=socket.path)
-                end = run_child(
-                    mcp.command(program.command(command, server.url)), environment, time_limit_s=options.time_limit
-                )
+                command = place.command(mcp.command(program.command(command, server.url)))
+                environment |= place.variables
+                end = run_child(command, environment, time_limit_s=options.time_limit, folder=place.folder)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
         unused_tools = mcp.uncalled(server)
         usage = [*server.unused_exchanges(), *unused_tools], server.overused_exchanges()
         if options.record is not None and (end.is_late or end.code != FINE):
             keep_recording(open_store(options.record))  # one that is to be replaced stays as it was
+        changes = place.changes
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
+        left = "" if options.open else describe_left_running(server.url)
     tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
     tally = replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
+    tally = replace(tally, remarks=[*tally.remarks, left]) if left else tally
     if options.mcp is None and not options.run_tools and not any(Path(word).name == "offbook" for word in command[:3]):
         tally = _with_unseen(tally, options, command)
-    return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools))
+    return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools), files=changes)
+
+
+class _Place:
+    """Where the program works while the block lasts: here, or in a copy of the folder of --workdir.
+
+    Raises:
+        InputError: there is no such folder, or it cannot be copied.
+    """
+
+    def __init__(self, options: ExecArguments) -> None:
+        self._private = None if options.workdir is None else PrivateFolder()
+        self._working: WorkingFolder | None = None
+        self.folder: Path | None = None
+        if self._private is not None and options.workdir is not None:
+            try:
+                self._working = WorkingFolder(options.workdir, self._private.name)
+                self.folder = self._working.copy_to(self._private.name)
+            except InputError:
+                self._private.cleanup()
+                raise
+
+    def command(self, command: list[str]) -> list[str]:
+        """Return the command as it runs there."""
+        return command if self._working is None else self._working.words(command)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {} if self.folder is None else {"PWD": str(self.folder)}
+
+    def folders(self, options: ExecArguments) -> FolderMap:
+        """Return the folders of the program, by their names in a recording that it makes, or that names none."""
+        today = RunFolders.of(os.environ, work=self.folder or Path.cwd())
+        if self._working is None:
+            return FolderMap(today if options.record else NOWHERE, today)
+        recorded = RunFolders.of(os.environ, work=self._working.template)
+        return FolderMap(recorded if options.record else RunFolders(work=recorded.work), today)
+
+    @property
+    def changes(self) -> dict[str, Change] | None:
+        """What the program has created, changed and deleted; None if it works here."""
+        return None if self._working is None or self.folder is None else self._working.changes(self.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._private is not None:
+            self._private.cleanup()
 
 
 def _with_unseen(tally: WireTally, options: ExecArguments, command: Sequence[str]) -> WireTally:

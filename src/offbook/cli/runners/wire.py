@@ -48,6 +48,7 @@ from offbook.wire.recordings import OverusedExchange, UnusedExchange
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import Miss, WireCall
 from offbook.wire.settings import ExecArguments, ServeArguments, WireArguments
+from offbook.working_folder import Change
 
 if TYPE_CHECKING:
     from offbook.recording.format.exchange import RecordedToolCall
@@ -263,7 +264,8 @@ class WireTally(Struct, frozen=True):
     `cache` is what a shared recording was used for. `tool_turns` are the tool calls of each answer that has some.
     If it `ignored_mcp`, the program reached none of the MCP servers that the recording is about. `tools` are the names
     of its function tools that were taken over, `untaken` those of others that its model was told the results of,
-    `unseen` those of them that are recorded, and `remarks` say what else is to be known about them.
+    `unseen` those of them that are recorded, and `remarks` say what else is to be known about them. `files` are those
+    that it has created, changed or deleted in its working folder.
     """
 
     totals: SessionTotals
@@ -282,6 +284,7 @@ class WireTally(Struct, frozen=True):
     untaken: Sequence[str] = ()
     unseen: Sequence[str] = ()
     remarks: Sequence[str] = ()
+    files: Mapping[str, Change] | None = None
 
     @property
     def failed(self) -> int:
@@ -319,6 +322,7 @@ class WireTally(Struct, frozen=True):
         rest |= {"network": self.network} if self.network is not None else {}
         rest |= {"unseen": self.unseen} if self.unseen else {}
         rest |= {"remarks": self.remarks} if self.remarks else {}
+        rest |= {"files": dict(self.files)} if self.files is not None else {}
         document.update(msgspec.to_builtins(rest))
         return document
 

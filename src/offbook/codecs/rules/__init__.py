@@ -40,6 +40,12 @@ _OWN_FAMILY: Final = {
     "anthropic": "anthropic",
     "gemini": "gemini",
 }
+_OTHER_MODELS: Final = {
+    protocol: re.compile(
+        rf"(?:^|[/:._-])(?:{'|'.join(names for family, names in _FAMILIES.items() if family != own)})", re.IGNORECASE
+    )
+    for protocol, own in _OWN_FAMILY.items()
+}
 _PATH_MODEL: Final = re.compile(r"/(?:models?|deployments)/(?P<model>[^/:?]+)")
 
 
@@ -78,10 +84,5 @@ def refusal_of_request(request: Request, codec: Codec) -> Refusal | None:
 
 def judges(protocol: str, model: object) -> bool:
     """Return whether the rules of a protocol are those of a model: not if it is the model of another vendor."""
-    own = _OWN_FAMILY.get(protocol)
-    if own is None or not isinstance(model, str):
-        return True
-    return not any(
-        family != own and re.search(rf"(?:^|[/:._-])(?:{names})", model, re.IGNORECASE)
-        for family, names in _FAMILIES.items()
-    )
+    others = _OTHER_MODELS.get(protocol)
+    return others is None or not isinstance(model, str) or others.search(model) is None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Generic, TypeAlias
 
@@ -21,7 +20,14 @@ from offbook.messages import JsonObject, Response
 from offbook.recording.format.document import E
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_fingerprint
-from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields, without_nulls
+from offbook.recording.match.fingerprint import (
+    NormaliseRules,
+    apply_rules,
+    canonical_bytes,
+    normalise_fields,
+    without_nulls,
+)
+from offbook.recording.match.folders import NO_RENAMES, Renames, without_home_names
 from offbook.recording.match.harmless import Comparison, HarmlessDifference, PlainText, without_temporary_names
 from offbook.recording.match.moments import UNKNOWN_TIMES, RunTimes
 from offbook.recording.redact.rules import has_rules_in_force, mask_text
@@ -39,7 +45,8 @@ class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
 
     `but_for` names what differs and does not count, like `a time`: it is empty if the requests are equal.
     In an exploration, `script_key` is the place of the answer in the script, and `fields` are what the clean run has
-    asked there. `given` is the response to a request that was never recorded.
+    asked there. `given` is the response to a request that was never recorded. `folders` are recorded names of
+    folders with those that the request has, and `renamed` is what was recorded with the folders of this run.
     """
 
     matched_by: MatchedBy
@@ -49,6 +56,21 @@ class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
     fields: bytes = b""
     given: Response | None = None
     but_for: tuple[str, ...] = ()
+    folders: dict[str, str] = {}
+    renamed: E | None = None
+
+    @property
+    def exchange(self) -> E:
+        """What the caller gets of what is `stored`: with the folders of this run."""
+        assert self.stored is not None
+        return self.stored.exchange if self.renamed is None else self.renamed
+
+    def with_folders(self, renames: Renames) -> ExchangeMatch[E]:
+        """Return the match with these names of folders in what the caller gets. Raises like `Renames.text`."""
+        if self.stored is None or (renames is NO_RENAMES and self.renamed is None):
+            return self
+        renamed = renames.exchange(self.stored.exchange)
+        return replace(self, renamed=None if renamed is self.stored.exchange else renamed)
 
     @property
     def key(self) -> str | None:
@@ -275,26 +297,6 @@ def _masked_key(key: str) -> str:
     return mask_text(key)
 
 
-_HOME_NAME = rb"""[^/\\\s"'`:;,<>()\[\]{}|&*?]+"""
-_HOMES = (
-    rb"/(?:home|Users)/" + _HOME_NAME,
-    rb"/root(?![\w.-])",
-    rb"[A-Za-z]:\\+Users\\+" + _HOME_NAME,  # in JSON, and in JSON inside of that
-)
-_HOME = b"<home>"
-
-
-@cache
-def _home_pattern(own_home: bytes) -> re.Pattern[bytes]:
-    homes = [re.escape(own_home) + rb"(?![\w.-])"] if len(own_home) > 1 else []
-    return re.compile(rb"(?<![\w./\\-])(?:" + b"|".join([*homes, *_HOMES]) + rb")")
-
-
-def without_home_names(data: bytes) -> bytes:
-    """Return JSON in which every home folder is called the same: those of systems, and the one of this process."""
-    return _home_pattern(os.environ.get("HOME", "").rstrip("/").encode("utf-8", "surrogateescape")).sub(_HOME, data)
-
-
 _UNTOLD = bytes(set(range(128)) - set(b"\"'(){}[]<>"))
 _PLAIN_WORDS = re.compile(r"[^\d/\\]*")
 
@@ -319,7 +321,7 @@ class AlikeRequests:
         for fingerprint, difference in self.find(fields, began):
             match = cursor.match(step_id, fingerprint)
             if match.mismatch is None and not (match.stored and is_named_in(match.stored.exchange, difference)):
-                return replace(match, but_for=difference.kinds)
+                return replace(match, but_for=difference.kinds, folders=difference.folders)
         return None
 
     def find(self, fields: JsonObject, began: datetime) -> list[tuple[str, HarmlessDifference]]:
@@ -358,8 +360,8 @@ class AlikeRequests:
 
     def _plain(self, fields: JsonObject) -> JsonObject:
         if "messages" in fields:
-            fields = normalise_fields(fields | {"messages": without_nulls(fields["messages"])}, self._rules)
-        return fields
+            return normalise_fields(fields | {"messages": without_nulls(fields["messages"])}, self._rules)
+        return apply_rules(fields, self._rules)
 
 
 def plain_text(rules: NormaliseRules) -> PlainText:
@@ -432,8 +434,9 @@ class AlikeArguments:
             for stored in self._calls_of(key):
                 meaning = self.recorded_meaning(stored)
                 if meaning is not None and stored.fingerprint is not None:
+                    meaning = self._normalised(meaning)
                     known.setdefault(self._hash(meaning), {})[stored.fingerprint] = meaning
-        own, found = self.meaning(key, arguments), list[tuple[str, HarmlessDifference]]()
+        own, found = self._normalised(self.meaning(key, arguments)), list[tuple[str, HarmlessDifference]]()
         for fingerprint, meaning in self._known[key].get(self._hash(own), {}).items():
             compared = Comparison(UNKNOWN_TIMES, plain_text(self._rules))
             if compared.is_same_value(meaning, own):
@@ -452,6 +455,10 @@ class AlikeArguments:
 
     def note_served(self, stored: StoredExchange[ToolExchange]) -> None:
         """Note what a caller has been given."""
+
+    def _normalised(self, meaning: JsonObject) -> JsonObject:
+        cleaned: JsonObject = apply_rules({"arguments": meaning}, self._rules).get("arguments", {})
+        return cleaned
 
     def _calls_of(self, key: str) -> Iterator[StoredExchange[ToolExchange]]:
         stored = self._index.repeating(key) or self._index.find(key=key, fingerprint=None, after=-1)

@@ -215,7 +215,12 @@ def apply_rules(fields: JsonObject, rules: NormaliseRules) -> JsonObject:
         cleaned = _without(cleaned, _steps(path))
     if rules.mask or rules.whitespace:
         try:
-            cleaned = _mask(cleaned, [compile_pattern(pattern) for pattern in rules.mask], whitespace=rules.whitespace)
+            patterns = [compile_pattern(pattern) for pattern in rules.mask]
+            cleaned = {
+                # Parameters such as the temperature are no text.
+                name: each if isinstance(each, int | float) else _mask(each, patterns, whitespace=rules.whitespace)
+                for name, each in cleaned.items()
+            }
         except InputError as error:
             raise RequestError(error.reason, place="normalise.mask", hint=error.hint) from None
     return dict(cleaned)
@@ -266,4 +271,7 @@ def _mask(value: Any, patterns: list[UserPattern], *, whitespace: bool) -> Any:
         return {name: _mask(item, patterns, whitespace=whitespace) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_mask(item, patterns, whitespace=whitespace) for item in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        is_masked = any(pattern.sub("", str(value)) == "" for pattern in patterns)
+        return MASK if is_masked else value
     return value

@@ -166,9 +166,15 @@ class HarmlessDifference(Struct, frozen=True):
     kinds: tuple[str, ...]
     renamed: dict[str, str]
 
+    @property
+    def folders(self) -> dict[str, str]:
+        """The recorded names of folders with those that are used now: answers can have these instead."""
+        return {old: new for old, new in self.renamed.items() if old.startswith("/")}
+
     def is_named_in(self, text: str) -> bool:
-        """Return whether a text has a name that is another one now."""
-        return any(re.search(rf"(?<![\w.]){re.escape(old)}(?!\w)", text) for old in self.renamed)
+        """Return whether a text has a name that is another one now, and not that of a folder."""
+        others = self.renamed.keys() - self.folders.keys()
+        return any(re.search(rf"(?<![\w.]){re.escape(old)}(?!\w)", text) for old in others)
 
 
 PlainText: TypeAlias = Callable[[str], str]

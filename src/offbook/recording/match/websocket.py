@@ -282,6 +282,7 @@ def _is_alike(
 ) -> bool:
     """Return whether a message differs from the recorded one in nothing that counts, and note what differs."""
     from offbook.recording.match.cursor import is_named_in, plain_text  # noqa: PLC0415 - only other messages need them
+    from offbook.recording.match.folders import other_homes  # noqa: PLC0415
     from offbook.recording.match.harmless import Comparison  # noqa: PLC0415
     from offbook.recording.match.moments import RunTimes  # noqa: PLC0415
 
@@ -292,7 +293,8 @@ def _is_alike(
         return False
     if is_named_in(exchange, compared.difference):
         return False
-    candidate.renamed = compared.renamed
+    homes = other_homes(canonical_bytes(expected), canonical_bytes(plain)) if rules.home_paths else {}
+    candidate.renamed = compared.renamed | homes
     candidate.but_for.update(dict.fromkeys(compared.difference.kinds))
     return True
 
@@ -344,6 +346,11 @@ class SessionMatcher:
     def renamed(self) -> dict[bytes, bytes]:
         """The recorded ids for which the client uses others, as JSON has them."""
         return self._ids.renamed()
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """The names of folders in the recording, with those that the client has in their place."""
+        return {old: new for old, new in self._renamed.items() if old.startswith("/")}
 
     def feed(self, message: SentMessage, *, prefers: Callable[[Turn], bool] = lambda _: True) -> list[Turn] | None:
         """Return the exchanges that a message completes; None if the recording has no exchange that continues with it.

@@ -55,11 +55,10 @@ from offbook.recording.redact.secret_fields import (
     named_spans,
     outside_marks,
     personal_rules,
-    put_marks,
     quoted_names,
 )
 from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan, searchable, secret_spans
-from offbook.text import compile_pattern
+from offbook.text import compile_pattern, replace_spans
 from offbook.vendors import DUMMY_KEY, KEY_HEADERS
 
 SECRET_FIELDS = frozenset(
@@ -392,7 +391,7 @@ class _Walk:
         """Return the texts without secrets, including secrets that are spread over several texts."""
         while spans := self._redactor.spans("".join(texts), name=name):
             self._note(path, spans[0].kind)
-            texts = put_marks(texts, spans)
+            texts = replace_spans(texts, [(span.start, span.end, span.mark) for span in spans])
         return texts
 
     def _note(self, path: str, kind: str) -> None:

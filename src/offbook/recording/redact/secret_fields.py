@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from operator import itemgetter
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -131,24 +130,6 @@ def _clipped(start: int, end: int, marks: list[tuple[int, int]]) -> Iterator[tup
         start = mark_end
     if start < end:
         yield start, end
-
-
-def put_marks(texts: list[str], spans: list[SecretSpan]) -> list[str]:
-    """Replace the spans, whose positions count over all texts, by marks. A mark is put where its secret starts."""
-    marked, offset, first = [], 0, 0
-    for text in texts:
-        pieces, done = [], 0
-        while first < len(spans) and spans[first].end <= offset:
-            first += 1
-        for span in islice(spans, first, None):
-            start, end = span.start - offset, span.end - offset
-            if start >= len(text):
-                break
-            pieces += [text[done : max(start, 0)], span.mark if start >= 0 else ""]
-            done = end
-        marked.append("".join([*pieces, text[done:]]))
-        offset += len(text)
-    return marked
 
 
 PersonalKind: TypeAlias = Literal["email", "phone", "card"]

@@ -61,6 +61,7 @@ class ForkServer:
         environment: the environment of all runs.
         libraries: what to load before the first run.
         url: what answers requests that are sent to warm libraries up.
+        folder: where all runs work; by default here. It may be another one of that name for each run.
 
     Raises:
         UnfitProgramError: the interpreter cannot do it, or has ended.
@@ -73,6 +74,7 @@ class ForkServer:
         libraries: Libraries | None = None,
         *,
         url: str = "",
+        folder: Path | None = None,
     ) -> None:
         self._environment, self._url = dict(environment), url
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -82,6 +84,7 @@ class ForkServer:
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - it is the user's own program
                     [command.interpreter, *command.flags, str(GUEST), str(theirs.fileno())],
+                    cwd=folder,
                     env={**environment, **command.environment},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -101,7 +104,8 @@ class ForkServer:
                         "target": command.target,
                         "arguments": command.arguments,
                         "command": command.command,
-                    }
+                    },
+                    "folder": None if folder is None else str(folder),
                 },
                 "prepared",
             )

@@ -97,6 +97,10 @@ class _SharedFolder:
 
     def __init__(self, path: str) -> None:
         self.name, self._path = path, Path(os.path.abspath(path))  # noqa: PTH100 - links stay links
+        if Path.cwd().resolve().is_relative_to(self._path.resolve()):
+            hint = f"--workdir {path} gives each run a copy to work in"
+            reason = "a folder in which the program stands cannot be replaced"
+            raise InputError(reason, source=f"--keep {path}", hint=hint)
         self._backup, self._copy = self._beside(_BACKUP), self._beside(_COPY)
         self.was_restored = self._backup.exists()
         if not self.was_restored:

@@ -140,9 +140,19 @@ class ProgramLauncher(Protocol):
         ...
 
     def launch(
-        self, place: RunPlace, command: Sequence[str], environment: Mapping[str, str], *, is_clean: bool
+        self,
+        place: RunPlace,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        is_clean: bool,
+        working: Path | None,
     ) -> LaunchedRun:
-        """Prepare a run of a command in an environment. Raises UnfitProgramError if it cannot be forked."""
+        """Prepare a run of a command in an environment, here or in a `working` folder.
+
+        Raises:
+            UnfitProgramError: it cannot be forked.
+        """
         ...
 
     def close(self) -> None: ...
@@ -174,9 +184,10 @@ class FreshLauncher:
         environment: Mapping[str, str],
         *,
         is_clean: bool,
+        working: Path | None,
     ) -> LaunchedRun:
         return LaunchedRun(
-            start=lambda: _FreshLife(ProgramProcess(command, environment), self.patience),
+            start=lambda: _FreshLife(ProgramProcess(command, environment, folder=working), self.patience),
             now_s=SYSTEM_CLOCK.monotonic_s,
             response_clock=LOOP_CLOCK,
         )
@@ -243,13 +254,19 @@ class ForkLauncher:
                 self._free.append(taken)
 
     def launch(
-        self, place: RunPlace, command: Sequence[str], environment: Mapping[str, str], *, is_clean: bool
+        self,
+        place: RunPlace,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        is_clean: bool,
+        working: Path | None,
     ) -> LaunchedRun:
         arguments = tuple(command[len(command) - len(self._program.arguments) :])
         at = self._places[place.name]
         if at.server is None or (self._libraries is not None and not at.is_ready):
             at.is_ready = self._libraries is not None
-            self._open_server(at, replace(self._program, arguments=arguments), environment)
+            self._open_server(at, replace(self._program, arguments=arguments), environment, working)
             if at.is_ready and self._forks_late and at.server is not None:
                 at.server.hold(self.server.address)
                 self._note_early(at.server.why_early)
@@ -277,12 +294,16 @@ class ForkLauncher:
         """Have the servers load this before further runs."""
         self._libraries = libraries
 
-    def _open_server(self, place: _ForkPlace, program: PythonCommand, environment: Mapping[str, str]) -> None:
+    def _open_server(
+        self, place: _ForkPlace, program: PythonCommand, environment: Mapping[str, str], working: Path | None
+    ) -> None:
         """Let a place have a server that has loaded what can be loaded before a fork."""
         for _ in range(MAX_RESTARTS):
             name = f"{place.place.name}-warm-up"
             try:
-                place.open(program, environment, self._fit_libraries(), url=self.server.session_url(name))
+                place.open(
+                    program, environment, self._fit_libraries(), url=self.server.session_url(name), working=working
+                )
             finally:
                 self.server.end_session(name)
             assert place.server is not None
@@ -290,7 +311,7 @@ class ForkLauncher:
                 return
             self._unfit.update(place.server.blamed)
             self._sent = self._sent if not place.server.left else SentRequests(0)
-        place.open(program, environment, None)
+        place.open(program, environment, None, working=working)
 
     def _fit_libraries(self) -> Libraries | None:
         """Return what can be loaded before a fork, and is used then as the clean run has used it."""
@@ -310,14 +331,20 @@ class _ForkPlace:
         self.is_ready = False
 
     def open(
-        self, program: PythonCommand, environment: Mapping[str, str], libraries: Libraries | None, *, url: str = ""
+        self,
+        program: PythonCommand,
+        environment: Mapping[str, str],
+        libraries: Libraries | None,
+        *,
+        url: str = "",
+        working: Path | None = None,
     ) -> None:
         """Start the server, or let it load libraries if it has loaded none."""
         if self.server is not None and self.server.is_fit and libraries is not None:
             self.server.load(libraries)
             return
         self.close_server()
-        self.server = ForkServer(program, environment, libraries, url=url)
+        self.server = ForkServer(program, environment, libraries, url=url, folder=working)
 
     def clear(self) -> None:
         """Empty the folder."""
@@ -462,11 +489,17 @@ class NodeLauncher:
             yield RunPlace(f"node-{next(self._numbers)}", folder)
 
     def launch(
-        self, place: RunPlace, command: Sequence[str], environment: Mapping[str, str], *, is_clean: bool
+        self,
+        place: RunPlace,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        is_clean: bool,
+        working: Path | None,
     ) -> LaunchedRun:
         clock, cache = SessionClock(), environment.get(COMPILE_CACHE) or self._compiled.name
         return LaunchedRun(
-            start=lambda: _NodeLife(self, clock, command, environment, cache),
+            start=lambda: _NodeLife(self, clock, command, environment, cache, working),
             now_s=clock.stamp_s,
             response_clock=clock,
         )
@@ -485,6 +518,7 @@ class _NodeLife(VirtualLife):
         command: Sequence[str],
         environment: Mapping[str, str],
         compile_cache: str,
+        working: Path | None,
     ) -> None:
         super().__init__(launcher, clock)
         given = {name: environment.get(name) for name in (OPTIONS, COMPILE_CACHE)}
@@ -496,7 +530,7 @@ class _NodeLife(VirtualLife):
             COMPILE_CACHE: compile_cache,
             CLOCK: json.dumps(settings),
         }
-        self._process = self._program = ProgramProcess(command, {**environment, **own}, [link])
+        self._process = self._program = ProgramProcess(command, {**environment, **own}, [link], folder=working)
 
     def _run_process(self) -> ProgramExit:
         with self._link:

@@ -41,11 +41,18 @@ class ProgramExit(Struct, frozen=True):
 class ProgramProcess:
     """A run of a program that can be killed from another thread, even before it has started.
 
-    It inherits further open `files`, by their numbers.
+    It inherits further open `files`, by their numbers, and works in `folder`, by default here.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], files: Sequence[int] = ()) -> None:
-        self._command, self._environment, self._files = command, environment, files
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        files: Sequence[int] = (),
+        *,
+        folder: Path | None = None,
+    ) -> None:
+        self._command, self._environment, self._files, self._folder = command, environment, files, folder
         self._child: ChildProcess | None = None
         self._is_killed = False
 
@@ -72,7 +79,11 @@ class ProgramProcess:
     def _start(self) -> ChildProcess:
         try:
             return ChildProcess(
-                self._command, environment=self._environment, limit_bytes=MAX_OUTPUT_BYTES, files=self._files
+                self._command,
+                environment=self._environment,
+                limit_bytes=MAX_OUTPUT_BYTES,
+                folder=self._folder,
+                files=self._files,
             )
         except OSError as error:
             reason = "there is no such program" if isinstance(error, FileNotFoundError) else error.strerror

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import UNSET, Struct
@@ -25,6 +25,7 @@ from offbook.explore.options import CRASH_VARIANTS, MCP_VARIANTS, PROGRAM_VARIAN
 from offbook.explore.run import (
     CASE_VARIABLE,
     ErrorKind,
+    ModelCall,
     Run,
     RunFailure,
     ToolRun,
@@ -35,8 +36,10 @@ from offbook.explore.run import (
 )
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import Crash, FaultPlan
+from offbook.private_folder import PrivateFolder
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.match.continuation import Continuation, gave_up_mark
+from offbook.recording.match.folders import NOWHERE, TEMPORARY, FolderMap, RunFolders
 from offbook.recording.tool_names import answered_tool_names
 from offbook.session.script import ModelScript, Script
 from offbook.settings import find_project, unknown_tools
@@ -66,6 +69,7 @@ from offbook.subjects.program.process import (
 )
 from offbook.subjects.program.python_command import parse_python_command
 from offbook.subjects.program.results import NO_PRODUCTS, Products, ProgramProducts
+from offbook.tools.child_process import describe_left_running
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported, split_reached
 from offbook.vendors import (
     DUMMY_KEY,
@@ -79,6 +83,7 @@ from offbook.wire.options import ProgramToolOptions, WireOptions
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import ExploredRun, WireSession
 from offbook.wire.tool_variables import tool_variables
+from offbook.working_folder import WorkingFolder
 
 if TYPE_CHECKING:
     from offbook.subjects.program.tools import McpStandIn
@@ -151,7 +156,6 @@ class ProgramSubject:
         self._patience = Patience(settings.deadline_s)
         self._notices = notices
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
-        self._products = ProgramProducts(settings.results, settings.check, settings.state_of)
         self._script, self._tool_script = ModelScript(), Script[ToolExchange]()
         self._taken = frozenset[str]()
         self.ran_for_real = Counter[str]()
@@ -160,12 +164,20 @@ class ProgramSubject:
         self._running: set[ProgramLife] = set()
         self._is_stopped = False
         self._kept = KeptFolders(settings.keep, command)
+        self._clean_result: dict[str, Any] | None = None
+        self._original = None if settings.workdir is None else PrivateFolder()
+        self._working: WorkingFolder | None = None
+        if settings.workdir is not None and self._original is not None:
+            self._working = WorkingFolder(settings.workdir, self._original.name)
+            self._command = self._working.words(self._command)
+        self._products = ProgramProducts(settings.results, settings.check, settings.state_of, working=self._working)
         self._launching = Lock()
         options = WireOptions(
             recording=replay,
             strict=True,
             default_response=settings.default_response,
             lenient_requests=settings.lenient_requests,
+            folders=FolderMap(self._recorded_folders, NOWHERE),
             retry_after_ms=RETRY_AFTER_MS,
             has_tools=True,
             can_crash=True,
@@ -181,6 +193,12 @@ class ProgramSubject:
         ).start()
         self._fresh_launcher = FreshLauncher(self._patience)
         self._launcher = self._forks = self._choose_launcher()
+
+    @property
+    def _recorded_folders(self) -> RunFolders:
+        """What a recording that names no folders calls those of a run."""
+        work = () if self._working is None else RunFolders.of({}, work=self._working.template).work
+        return RunFolders(work=work, temporary=(TEMPORARY,))
 
     def _choose_launcher(self) -> ProgramLauncher:
         """Return what forks the runs of a Python program, skips the waits of a Node program, or starts another one."""
@@ -259,7 +277,9 @@ class ProgramSubject:
             command = stack.enter_context(self._kept.run(words, Path(place.folder)))
             environment = self._environment(name, files, waits_for_effects=self._settings.crashes or plan.can_crash)
             environment[CASE_VARIABLE] = case_name(plan, continuation)
-            launched = launcher.launch(place, command, environment, is_clean=self._limits is None)
+            working = None if self._working is None else self._working.copy_to(place.folder)
+            environment |= {} if working is None else {"PWD": str(working)}
+            launched = launcher.launch(place, command, environment, is_clean=self._limits is None, working=working)
             lives = ProgramLives(launched.start, files)
             observer = RunObserver(
                 self._script,
@@ -269,18 +289,22 @@ class ProgramSubject:
                 sent=launched.sent,
                 declarations=self._declarations,
             )
-            explored_run = replace(self._explored_run(observer, plan, continuation), clock=launched.response_clock)
+            explored_run = replace(
+                self._explored_run(observer, plan, continuation),
+                clock=launched.response_clock,
+                folders=RunFolders.of(environment, work=working or Path.cwd()),
+            )
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
             if self._mcp is not None:
                 self._mcp.start_run(session, observer)
                 self._mcp.write_config(files.mcp_config, url=self._server.url, session=name)
-            ended = self._live(lives.process, observer, session, files)
+            ended = self._live(lives.process, observer, session, files, working)
             before = None
             if any(isinstance(line.fault, Crash) for line in session.fired):
                 lives.check_crash()
                 before = first_life(self._run_of(ended))
                 session.follow(plan.without_crashes())
-                ended = self._live(lives.restart(), observer, session, files)
+                ended = self._live(lives.restart(), observer, session, files, working)
             served = None if self._mcp is None else self._mcp.end_run(session)
             continued_by, unknown = ("", []) if served is None else (served.continued_by, list(served.unknown))
             if (tools := self._server.tools_of(session)) is not None:
@@ -292,13 +316,20 @@ class ProgramSubject:
             self._server.end_session(name)
             ended = replace(ended, continued_by=ended.continued_by or continued_by, unknown=tuple(unknown))
             if not ended.hung:
-                products = self._products.collect(ended.exit, files.temporary, environment, ended.aliases)
+                products = self._products.collect(ended.exit, files.temporary, environment, ended.aliases, working)
                 ended = replace(ended, products=products)
         if self._limits is None:
             self._note_clean_run(ended)
         return replace(self._run_of(ended), first_life=before)
 
-    def _live(self, process: ProgramLife, observer: RunObserver, session: WireSession, files: RunFiles) -> _EndedRun:
+    def _live(
+        self,
+        process: ProgramLife,
+        observer: RunObserver,
+        session: WireSession,
+        files: RunFiles,
+        working: Path | None,
+    ) -> _EndedRun:
         """Let the program live until it ends, or is killed, and return what is known of the run so far."""
         program_exit = self._wait_for(process, observer)
         hung = observer.endless or ("" if program_exit.code is not None else process.hung or "it was stopped")
@@ -313,7 +344,7 @@ class ProgramSubject:
             diverged=self._diverged(session),
             continued_by=session.continued_by,
             hung=hung,
-            aliases=self._aliases(session.name, files),
+            aliases=self._aliases(session.name, files) | _working_aliases(session, working),
             products=NO_PRODUCTS,
         )
 
@@ -334,6 +365,8 @@ class ProgramSubject:
             self._products.check_clean(ended.products)
             if self._mcp is not None:
                 self._mcp.check_reached()
+            if self._working is not None:
+                self._notices.remark("the result is what a run changes in its folder; what it prints is not compared")
         tool_count = len(ended.observer.tool_calls) + len(ended.observer.program_tools)
         most = max_calls_after(len(ended.observer.calls) + tool_count)
         self._taken = frozenset(call.tool for call in ended.observer.program_tools)
@@ -384,10 +417,14 @@ class ProgramSubject:
         """Kill the running programs, stop the server, and restore the result files."""
         self.stop()
         self._forks.close()
+        if left := describe_left_running(self._server.url):
+            self._notices.warn(left)
         self._server.stop()
         self._network.close()
         self._products.close()
         self._kept.close()
+        if self._original is not None:
+            self._original.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -450,7 +487,8 @@ class ProgramSubject:
         }
 
     def _run_of(self, ended: _EndedRun) -> Run:
-        calls, session, aliases = ended.observer.calls, ended.session, ended.aliases
+        session, aliases = ended.session, ended.aliases
+        calls = [_asking(each, aliases) for each in ended.observer.calls] if self._working else ended.observer.calls
         retries = ended.observer.retries
         taken = self._taken | {call.tool for call in ended.observer.program_tools}
         inferred = ended.observer.inferred_tools(observed=taken)
@@ -458,11 +496,13 @@ class ProgramSubject:
         observed = [_with_aliases(each, aliases) for each in self._observed_effects(ended.observer)]
         result = {"exit": ended.exit.code, "stdout": normalize_text(ended.exit.stdout, aliases)}
         written = {} if ended.products.files is None else {"files": ended.products.files}
+        if self._working is not None and not ended.hung:
+            result = self._without_output(result | written)
         return Run(
             result=None if ended.hung else result | written,
             broken=ended.products.broken,
             error=self._error(ended.exit, aliases),
-            calls=calls,
+            calls=tuple(calls),
             tools=(*self._observed_tools(ended.observer, aliases), *inferred_runs(tools, self._declarations)),
             effects=(*observed, *self._effects([_with_aliases(each, aliases) for each in ended.reported], tools)),
             unseen=tuple(each for each in unseen_calls(tools) if each.tool not in self._reporting),
@@ -480,6 +520,13 @@ class ProgramSubject:
             state=ended.products.state,
             reached=tuple(dict.fromkeys(ended.reached)),
         )
+
+    # What an agent prints about its work differs from run to run, and its work is the folder. What it prints counts
+    # where the work is another: there it may say so.
+    def _without_output(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of a run in a working folder, with the output of the clean run if it has done the same."""
+        clean = self._clean_result = self._clean_result or result
+        return clean if result | {"stdout": ""} == clean | {"stdout": ""} else result
 
     def _is_of_mcp(self, tool: str) -> bool:
         """Return whether a tool that a model asks for is one of an MCP server: what it does is observed there."""
@@ -506,6 +553,16 @@ class ProgramSubject:
         kind: ErrorKind = "declared" if declared_as else "undeclared" if is_crashed else "gave up"
         name = f"exit {ended.code}" if ended.code > 0 else f"signal {-ended.code}"
         return RunFailure(kind, name, normalize_text(error_line(ended.stderr), aliases), declared_as)
+
+
+def _working_aliases(session: WireSession, working: Path | None) -> dict[str, str]:
+    """Return the name of a working folder in all runs, by what this run and its recording call it."""
+    return {} if working is None else dict.fromkeys((str(working), *session.folders.recorded.work), "$PWD")
+
+
+def _asking(call: ModelCall, aliases: Mapping[str, str]) -> ModelCall:
+    """Return a model call with the names that are the same in every run in what its answer asks for."""
+    return replace(call, asks_for=tuple((tool, normalize_texts(args, aliases)) for tool, args in call.asks_for))
 
 
 def _with_aliases(call: _Call, aliases: Mapping[str, str]) -> _Call:

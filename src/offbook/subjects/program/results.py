@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Struct
 
 from offbook.clock import SYSTEM_CLOCK
@@ -28,6 +29,7 @@ from offbook.subjects.program.process import (
     check_command,
 )
 from offbook.text import shorten
+from offbook.working_folder import WorkingFolder
 
 MAX_FILES = 500
 BACKUP_FOLDER = ".offbook-results"
@@ -186,18 +188,28 @@ class ProgramProducts:
         results: names and patterns of files that the program writes.
         check: a command, split as by a shell, that fails if something is wrong after a run.
         state_of: a file or a folder that a run leaves its state in, or a command that prints it.
+        working: what each run has a copy of, and works in. What it changes there are results too.
 
     Raises:
         InputError: one of them is not what it should be.
     """
 
-    def __init__(self, results: Sequence[str] = (), check: str | None = None, state_of: str | None = None) -> None:
+    def __init__(
+        self,
+        results: Sequence[str] = (),
+        check: str | None = None,
+        state_of: str | None = None,
+        *,
+        working: WorkingFolder | None = None,
+    ) -> None:
         self._patterns = [ResultPattern.parse(each) for each in results]
         self._check = None if check is None else _split_check(check)
         self._state = None if state_of is None else _StatePlace.parse(state_of)
         self._folder, self._lock = Path.cwd(), Lock()
         of_state = [] if self._state is None else self._state.patterns
-        self._in_folder = [each for each in (*self._patterns, *of_state) if not each.is_temporary]
+        self._working = working
+        shared = (*self._patterns, *of_state) if working is None else ()
+        self._in_folder = [each for each in shared if not each.is_temporary]
         self._shared: SharedFiles | None = None
         self._checks: set[ProgramProcess] = set()
         self._is_stopped = False
@@ -218,21 +230,32 @@ class ProgramProducts:
             self._shared = SharedFiles(self._in_folder, self._folder)
 
     def collect(
-        self, ended: ProgramExit, temporary: Path, environment: Mapping[str, str], aliases: Mapping[str, str]
+        self,
+        ended: ProgramExit,
+        temporary: Path,
+        environment: Mapping[str, str],
+        aliases: Mapping[str, str],
+        copy: Path | None = None,
     ) -> Products:
-        """Return the files of a run that has ended, whose texts get the aliases, and check it."""
-        files = {each.declared: dict(self._read(each, temporary, aliases)) for each in self._patterns}
-        problems = [] if self._check is None else [self._run_check(ended, environment)]
+        """Return the files of a run that has ended, whose texts get the aliases, and check it.
+
+        `copy` is the folder that it has worked in.
+        """
+        folder = copy or self._folder
+        files = {each.declared: dict(_read(each, folder, temporary, aliases)) for each in self._patterns}
+        if self._working is not None:
+            files["what has changed"] = self._changes(self._working, folder, aliases)
+        problems = [] if self._check is None else [self._run_check(ended, environment, folder)]
         state: Any = UNSET
         if self._state is not None and self._state.command:
-            state, problem = self._printed_state(self._state.command, ended, environment, aliases)
+            state, problem = self._printed_state(self._state.command, ended, environment, aliases, folder)
             problems.append(problem)
         elif self._state is not None:
-            folder = temporary if self._state.is_temporary else self._folder
-            state = normalize_texts(state_of_path(folder / self._state.path), aliases)
+            place = temporary if self._state.is_temporary else folder
+            state = normalize_texts(state_of_path(place / self._state.path), aliases)
         return Products(
             files={name: text for found in files.values() for name, text in found.items()} if files else None,
-            missing=tuple(declared for declared, found in files.items() if not found),
+            missing=tuple(each.declared for each in self._patterns if not files[each.declared]),
             broken=tuple(normalize_text(problem, aliases) for problem in problems if problem),
             state=state,
         )
@@ -258,27 +281,45 @@ class ProgramProducts:
         if shared is not None:
             shared.close()
 
-    def _read(self, pattern: ResultPattern, temporary: Path, aliases: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        folder, prefix = (temporary, "$TMPDIR/") if pattern.is_temporary else (self._folder, "")
-        for file in pattern.files_in(folder):
-            yield f"{prefix}{file.relative_to(folder).as_posix()}", _content(file, aliases)
+    @staticmethod
+    def _changes(working: WorkingFolder, copy: Path, aliases: Mapping[str, str]) -> dict[str, str]:
+        """Return what a run has changed in its copy of a folder: by its path, what a file has, or that it is deleted.
 
-    def _run_check(self, ended: ProgramExit, environment: Mapping[str, str]) -> str:
+        Files after the first 500 have one digest.
+        """
+        changes = working.changes(copy)
+        shown, rest = list(changes.items())[:MAX_FILES], list(changes.items())[MAX_FILES:]
+        files = {name: "deleted" if change == "deleted" else _content(copy / name, aliases) for name, change in shown}
+        if rest:
+            contents = [(name, change, change != "deleted" and _content(copy / name, aliases)) for name, change in rest]
+            digest = sha256(msgspec.json.encode(contents)).hexdigest()
+            files[f"and {len(rest):,} more"] = f"sha256 {digest}"
+        return files
+
+    def _run_check(self, ended: ProgramExit, environment: Mapping[str, str], folder: Path) -> str:
         """Run the check, and return what is wrong."""
         command = self._check or []
-        return _problem_of("the check", command, self._run_command(command, ended, environment))
+        return _problem_of("the check", command, self._run_command(command, ended, environment, folder))
 
     def _printed_state(
-        self, command: list[str], ended: ProgramExit, environment: Mapping[str, str], aliases: Mapping[str, str]
+        self,
+        command: list[str],
+        ended: ProgramExit,
+        environment: Mapping[str, str],
+        aliases: Mapping[str, str],
+        folder: Path,
     ) -> tuple[Any, str]:
         """Return the state that a command prints, and what is wrong if it fails."""
-        printed = self._run_command(command, ended, environment)
+        printed = self._run_command(command, ended, environment, folder)
         problem = _problem_of("the command of state_of", command, printed)
         return (UNSET if problem else content_value(normalize_text(printed.stdout, aliases).encode())), problem
 
-    def _run_command(self, command: list[str], ended: ProgramExit, environment: Mapping[str, str]) -> ProgramExit:
+    def _run_command(
+        self, command: list[str], ended: ProgramExit, environment: Mapping[str, str], folder: Path
+    ) -> ProgramExit:
         deadline_s = SYSTEM_CLOCK.monotonic_s() + CHECK_TIMEOUT_S
-        process = ProgramProcess(command, {**environment, EXIT_CODE_VARIABLE: str(ended.code)})
+        variables = {**environment, EXIT_CODE_VARIABLE: str(ended.code)}
+        process = ProgramProcess(command, variables, folder=folder)
         self._checks.add(process)
         if self._is_stopped:
             process.kill()
@@ -286,6 +327,14 @@ class ProgramProducts:
             return process.run(lambda: deadline_s - SYSTEM_CLOCK.monotonic_s())
         finally:
             self._checks.discard(process)
+
+
+def _read(
+    pattern: ResultPattern, folder: Path, temporary: Path, aliases: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    place, prefix = (temporary, "$TMPDIR/") if pattern.is_temporary else (folder, "")
+    for file in pattern.files_in(place):
+        yield f"{prefix}{file.relative_to(place).as_posix()}", _content(file, aliases)
 
 
 class _StatePlace(Struct, frozen=True):

@@ -74,30 +74,40 @@ async function recordingView([id], chosen) {
   const head = await ask("/api/recording", { id, offset: 0, limit: PAGE_ROWS });
   let span = head.span_ms, chosenCall = Number(chosen.call) || 0, size = head.total;
   const talk = conversation(id), totals = element("p", { class: "faint", id: "totals" });
+  const search = element("input", { id: "q", type: "search", autocomplete: "off", spellcheck: "false", placeholder: "tool, text, error…" }), count = element("output", { "aria-live": "polite", id: "count" });
+  search.value = chosen.q ?? "";
   const load = async (offset, limit) => {
-    const found_ = await ask("/api/recording", { id, offset, limit });
+    const found_ = await ask("/api/recording", { id, offset, limit, q: search.value.trim() });
     span = found_.span_ms;
-    size = found_.total;
+    size = found_.all;
+    count.textContent = `${number(found_.total)} of ${counted(found_.all, "call")}`;
     totals.replaceChildren([found_.run.origin, figures(found_.run), found_.run.verdict].filter(Boolean).join(" · "));
     return { total: found_.total, rows: found_.calls };
   };
   const openCall = async (number_, takesFocus = true) => {
     chosenCall = number_;
-    choose({ call: number_ });
+    choose({ call: number_, q: search.value.trim() });
     list.draw(true);
     await talk.open(number_, takesFocus);
   };
   const list = new VirtualList({ label: "Calls", className: "calls", load, render: (call) => callRow(call, span, openCall, call.number === chosenCall) });
+  search.addEventListener("input", () => {
+    choose({ call: chosenCall || "", q: search.value.trim() });
+    list.node.scrollTop = 0;
+    list.active = 0;
+    list.refresh().catch(() => {});
+  });
   await list.refresh();
   await talk.open(Math.max(1, chosenCall), false);
   const back = head.part_of ? element("a", { href: fragment(["workflow", head.part_of]) }, "← ", name(head.part_of)) : element("a", { href: "#/runs" }, "← all runs");
   const hint = faint("Bars show when a call began and how long it took; the lighter part is the streamed answer. Long idle times are shortened.", "p");
-  const waterfall = element("section", { class: "waterfall", "aria-labelledby": "waterfall-title" }, element("h2", { id: "waterfall-title" }, "Waterfall"), hint, list.node);
+  const filter = element("search", { "aria-label": "Filter" }, element("label", {}, "Search", search), count);
+  const waterfall = element("section", { class: "waterfall", "aria-labelledby": "waterfall-title" }, element("h2", { id: "waterfall-title" }, "Waterfall"), hint, filter, list.node);
   return {
     title: id,
     nodes: [element("p", { class: "faint" }, back), element("h1", {}, name(id)), totals, element("div", { class: "beside" }, waterfall, talk.node)],
     async refresh() { const before = size; await list.refresh(); if (size !== before) await talk.refresh(); },
-    async onShown() { list.draw(true); if (chosenCall) { await list.go(chosenCall - 1, false); await talk.open(chosenCall, false); } },
+    async onShown() { list.draw(true); if (chosenCall) { if (!search.value.trim()) await list.go(chosenCall - 1, false); await talk.open(chosenCall, false); } },
   };
 }
 

@@ -26,7 +26,7 @@ function runRow(run, onPick) {
 async function runsView(_, chosen) {
   const query = { q: chosen.q ?? "", kind: chosen.kind ?? "", sort: chosen.sort ?? "" };
   const count = element("output", { "aria-live": "polite", id: "count" }), compare = element("a", { class: "button", id: "compare" }, "Compare");
-  const search = element("input", { id: "q", type: "search", autocomplete: "off", spellcheck: "false", placeholder: "name, model, verdict…" });
+  const search = element("input", { id: "q", type: "search", autocomplete: "off", spellcheck: "false", placeholder: "name, model, tool, text, error…" });
   search.value = query.q;
   const select = (id, options) => {
     const made = element("select", { id }, ...Object.entries(options).map(([value, title]) => element("option", { value }, title)));

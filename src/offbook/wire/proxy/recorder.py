@@ -26,6 +26,7 @@ from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_delta, recorded_calls
 from offbook.recording.format.wire_record import WireRecord, replayable_headers, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
+from offbook.recording.match.folders import FolderNotes
 from offbook.recording.redact.redactor import Redactor
 from offbook.session.recorder import Recorder, RecordMode
 from offbook.vendors import PROVIDER_NAMES
@@ -142,8 +143,18 @@ class WireRecorder(Recorder):
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
         rules: NormaliseRules = NO_RULES,
+        folders: FolderNotes | None = None,
     ) -> None:
-        super().__init__(location, mode=mode, kind="models", redactor=redactor, rules=rules, sink=sink, clock=clock)
+        super().__init__(
+            location,
+            mode=mode,
+            kind="models",
+            redactor=redactor,
+            rules=rules,
+            folders=folders,
+            sink=sink,
+            clock=clock,
+        )
         self._sink, self._prices = guard_sink(sink), PriceTable.default()
 
     def record_response(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from offbook.errors import RequestError
 from offbook.recording.match.websocket import (
     SessionMatcher,
@@ -47,13 +49,13 @@ class ReplayedSession:
         self._connection, self._session, self._source = connection, session, source
         self._request, self._handshake = request, handshake
         self._matcher = SessionMatcher(source.tape.websocket_turns, handshake.request_hash, source.tape.but_for)
-        self._is_over = False
+        self._is_over, self._named = False, frozenset[str]()
 
     def receive(self, message: Message) -> None:
         if self._is_over:
             return
         try:
-            sent = sent_message(message.data, is_text=message.is_text)
+            sent = sent_message(self._as_recorded(message), is_text=message.is_text)
             turns = self._matcher.feed(sent, prefers=lambda turn: self._source.can_answer(turn.fingerprint))
         except RequestError:  # JSON that is nested too deep, or a pattern that takes too long
             turns = None
@@ -62,11 +64,22 @@ class ReplayedSession:
         for turn in turns or ():
             self._answer(turn)
 
+    def _as_recorded(self, message: Message) -> bytes:
+        """Return what a client has sent, with the folders of the recording."""
+        folders = self._session.folders
+        if not (folders.is_needed and message.is_text):
+            return message.data
+        text, named = folders.as_recorded(message.data.decode("utf-8", "surrogateescape"))
+        self._named |= named
+        return text.encode("utf-8", "surrogateescape")
+
     def lost(self) -> None:
         """Do nothing."""
 
     def _answer(self, turn: Turn) -> None:
-        accepted = accept_in(self._session, self._request, with_turn(self._handshake, turn))
+        renames = self._session.folders.renames(self._named).plus(self._matcher.folders)
+        parsed = replace(with_turn(self._handshake, turn), renames=renames)
+        accepted = accept_in(self._session, self._request, parsed)
         assert accepted.answer is not None or self._session.is_live
         answer = renamed_frames(in_frames(accepted.answer or _refused()), self._matcher.renamed)
         attempt = accepted.attempt

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 
 MACROS = frozenset({"all", "exists", "exists_one", "filter"})
-FUNCTIONS = frozenset({"contains", "double", "endsWith", "has", "int", "matches", "size", "startsWith", "string"})
+OWN_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "lower": lambda value: value.lower() if isinstance(value, str) else value,
+    "strip": lambda value: value.strip() if isinstance(value, str) else value,
+}
+"""Functions of strings that CEL does not have. Other values stay as they are."""
+FUNCTIONS = frozenset(
+    {"contains", "double", "endsWith", "has", "int", "matches", "size", "startsWith", "string", *OWN_FUNCTIONS}
+)
 RESERVED_WORDS = frozenset({"true", "false", "null", "in"})
 MAX_DEPTH = 32
 MAX_PATTERNS = 4  # compiling one may take a fifth of a second, and every evaluation compiles it again
@@ -241,13 +248,23 @@ class Expression:
         if self._words.depth and _effort(self._words, visible) > MAX_EFFORT:
             raise ExpressionError(f"{self.text!r} would take too long", hint="shorten the lists that it iterates over")
         try:
-            return _sort_keys(self._program.execute(visible))
+            return _sort_keys(self._program.execute(self._context(visible)))
         except KeyError as error:
             raise ExpressionError(f"{self.text!r}: there is no key {error}", hint="test it with has(…) first") from None
         except Exception as error:
             reason = str(error).splitlines()[0].partition(". ")[0] or type(error).__name__
             hint = self._kinds(visible) if "overload" in reason else ""
             raise ExpressionError(f"{self.text!r}: {reason}", hint=hint) from None
+
+    def _context(self, visible: Mapping[str, Any]) -> Any:
+        """Return what the library evaluates with: the values, and functions of ours that the expression calls."""
+        called = OWN_FUNCTIONS.keys() & self._words.called
+        if not called:
+            return visible
+        context = sys.modules["cel.cel"].Context(variables=dict(visible))
+        for name in called:
+            context.add_function(name, OWN_FUNCTIONS[name])
+        return context
 
     def is_true(self, scope: Mapping[str, Any]) -> bool:
         """Whether the expression is true.

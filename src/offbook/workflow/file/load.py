@@ -282,11 +282,25 @@ def _whole_step(declared: object) -> object:
     match declared.get("type"):
         case "agent":
             return {**declared, **_whole_agent_fields(declared)}
+        case "tool":
+            return _whole_tool_step(declared)
         case "loop" if "steps" in declared:
             return {**declared, "steps": _whole_steps(declared["steps"])}
         case "subworkflow" if "workflow" in declared:
             return {**declared, "workflow": _whole_workflow(declared["workflow"])}
     return declared
+
+
+def _whole_tool_step(declared: JsonObject) -> JsonObject:
+    """Return a step with AgentLoom's `tool_name` and `tool_args` under their names here.
+
+    There, an argument like `state.url` is a value of the state. Here it would be a text, so that it stays an error.
+    """
+    names = {"tool_name": "tool", "tool_args": "args"}
+    args = declared.get("tool_args")
+    if isinstance(args, dict) and any(isinstance(each, str) and each.startswith("state.") for each in args.values()):
+        del names["tool_args"]
+    return {name if (own := names.get(name)) is None or own in declared else own: declared[name] for name in declared}
 
 
 def _whole_agent_fields(declared: JsonObject) -> JsonObject:

@@ -15,14 +15,15 @@ from offbook.text import did_you_mean, shorten
 ValuePath: TypeAlias = tuple[str, ...]
 BRACE_HINT = "write {{ and }} for literal braces"
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_INDEX = re.compile(r"\[([0-9]+)\]")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*|[0-9]+")
 
 
 class Template(Struct, frozen=True):
     """A string with placeholders.
 
-    A placeholder is a dotted path of keys and list positions, `{state.items.0.name}`: no format, no conversion,
-    no attribute. `{{` and `}}` are literal braces. Placeholders in the filled-in values are not expanded.
+    A placeholder is a path of keys and list positions, `{state.items.0.name}` or `{state.items[0].name}`: no format,
+    no conversion, no attribute. `{{` and `}}` are literal braces. Placeholders in filled-in values are not expanded.
     """
 
     parts: tuple[str | ValuePath, ...]
@@ -125,7 +126,7 @@ def _part(match: re.Match[str]) -> str | ValuePath:
     if match[1] is None:
         reason = f"the {match[0]} at character {match.start() + 1} is not part of a placeholder"
         raise TemplateError(reason, hint=BRACE_HINT)
-    path = tuple(match[1].split("."))
+    path = tuple(_INDEX.sub(r".\1", match[1]).split("."))
     if any(part.startswith("_") for part in path):
         raise TemplateError(f"{match[0]} has a name that starts with '_', which is not allowed")
     if not all(_NAME.fullmatch(part) for part in path) or path[0].isdecimal():

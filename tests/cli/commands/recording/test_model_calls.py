@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import offbook
 from offbook import MockProvider
 from offbook.recording.stores.locate import open_store
 
@@ -132,6 +133,27 @@ def test_diff_proposes_rules_for_what_changes_from_run_to_run(run, record):
     rules = json.loads(out)["proposal"]["rules"]
     assert rules["ignore"] == ["messages[*].content.id"]
     assert len(rules["mask"]) == 1
+
+
+def test_diff_proposes_to_mask_the_part_that_differs_and_writes_that(run, record):
+    first = record("a.json", question="You are in run 17ab of main.", greet="Hello!")
+    second = record("b.json", question="You are in run 93cd of main.", greet="Hello!")
+    code, out, _ = run("recording", "diff", first, second, "--propose", "--write")
+    assert code == 1
+    assert out.startswith("NormaliseRules(\n    mask=('(?<=You are in run )[0-9a-f]+',),\n)\nwritten: ")
+    mock = MockProvider(first, strict=True)
+
+    def ask(text):
+        return offbook.run(mock.complete([{"role": "user", "content": text}], model="demo", step_id="greet"))
+
+    with pytest.raises(offbook.RecordingMismatchError):
+        ask("You are in run 55ef of next.")
+    assert ask("You are in run 55ef of main.").content == "Hello!"
+
+
+def test_diff_writes_no_rules_that_it_does_not_propose(run, record):
+    first = record("a.json", greet="Hello!")
+    assert run("recording", "diff", first, first, "--write")[0] == 2
 
 
 def test_diff_does_not_propose_to_ignore_a_whole_message(run, record):

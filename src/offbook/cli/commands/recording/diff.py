@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,26 +28,35 @@ def diff(
     propose: Annotated[
         bool, typer.Option("--propose", help="Propose normalise rules that make the requests of both recordings equal.")
     ] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the proposed rules into both recordings, which then match.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the differences between two recordings, call by call.
 
-    Exits with 1 if there is one. Record the same run twice, and --propose finds the fields that differ; pass its rules
-    to RecordingProvider(normalise=...).
+    Exits with 1 if there is one. Record the same run twice, and --propose finds what differs; pass its rules
+    to RecordingProvider(normalise=...), or let --write put them into the recordings.
 
     [bold]Examples[/bold]
 
       offbook recording diff before.json after.json
 
       offbook recording diff monday.json tuesday.json --propose
+
+      offbook recording diff monday.json tuesday.json --propose --write
     """
     import msgspec
 
-    from offbook.cli.output.console import echo_json
+    from offbook.cli.output.console import echo_json, print_message
+    from offbook.errors import InputError
     from offbook.recording import compare
     from offbook.recording.stores.locate import open_store
 
-    first, second = open_store(old).load(), open_store(new).load()
+    if write and not propose:
+        raise InputError("there are no rules to write", source="--write", hint="add --propose")
+    stores = open_store(old), open_store(new)
+    first, second = (store.load() for store in stores)
     changes = compare.compare_documents(first, second)
     proposal = compare.propose_rules(first, second) if propose else None
     if as_json:
@@ -56,6 +66,10 @@ def diff(
         _print(changes)
     else:
         _print_proposal(proposal)
+    if write and proposal is not None and (proposal.rules.ignore or proposal.rules.mask):
+        for store in stores:
+            store.update(partial(compare.add_rules, proposal.rules))
+        print_message("written: ", f"these rules are in _meta of {old} and {new}", is_err=as_json)
     if changes:
         raise typer.Exit(1)
 

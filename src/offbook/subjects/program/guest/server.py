@@ -48,6 +48,7 @@ class _Server:
     def __init__(self, control: Any) -> None:
         self._control = control
         self._program: Program | None = None
+        self._folder: str | None = None
         self._at_start = frozenset[str]()
         self._running: int | None = None
 
@@ -56,12 +57,14 @@ class _Server:
         while True:
             command, files = self._receive()
             match command:
-                case {"program": program}:
+                case {"program": program, "folder": folder}:
+                    self._folder = folder
                     self._program = Program(**program)
                     self._program.prepare()
                     self._at_start = frozenset(sys.modules)
                     self._send({"prepared": True})
                 case {"preload": libraries}:
+                    self._enter()
                     self._send(preload.load(libraries["modules"]))
                     _freeze()
                 case {"requests": requests, "url": url}:
@@ -77,6 +80,11 @@ class _Server:
                     self._attend(pid, files)
                 case _:  # a run that has ended cannot be killed
                     pass
+
+    def _enter(self) -> None:
+        """Work in the folder of the runs as it is now: there may be another one in its place."""
+        if self._folder is not None:
+            os.chdir(self._folder)
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
@@ -169,6 +177,7 @@ class _Server:
             _die_with(parent)
             _take_outputs([os.memfd_create("stdout"), os.memfd_create("stderr")])
             _reset()
+            self._enter()
             point = ForkPoint(address, hold, refuse)
             waits.Waits.follow(point.clock)
             point.watch()
@@ -193,6 +202,7 @@ class _Server:
                 raise OSError("it cannot be forked")
             if pid == 0:
                 linked = self._become_run(own, files)
+                self._enter()
                 os.environ.update(command["case"])
                 for number, content in zip((1, 2), printed, strict=True):
                     _write(number, content)
@@ -222,6 +232,7 @@ class _Server:
         """Become the program, with its outputs and the link to the clock in `files`."""
         try:
             linked = self._become_run(parent, files)
+            self._enter()
             _reset()
             os.environ.update(command["case"])
             for name, value in command["environment"].items():
