@@ -20,6 +20,8 @@ from .catalog import BY_NAME, PROGRAMS_FOLDER, ROOT, TriedProgram
 from .model import serving_model
 
 RESULTS = ROOT / ".scratch/works-with"
+PLACES = Path("/var/tmp/offbook-works-with")
+"""Where programs work: outside of any repository, which they would tell their models of."""
 OFFBOOK = Path(sys.executable).parent / "offbook"
 LIMIT_S = 180
 EXPLORE_LIMIT_S = 600
@@ -87,8 +89,8 @@ class Trial:
 
     def _fault(self) -> str:
         """Return whether a fault at the last call fires, and nothing is asked that is not recorded."""
-        self._here.clear(keeps_home=True)
         last = self._calls()
+        self._here.clear(keeps_home=True)
         report = self._root / "report.json"
         fault = ["--replay", str(self._recording), "--fault", f"call={last} attempt=1: http_error 500"]
         self._run("exec", self._here, [*fault, "-o", "retry_after_ms=1", "--report", str(report)])
@@ -102,6 +104,7 @@ class Trial:
 
     def _calls(self) -> int:
         report = self._root / "report.json"
+        self._here.clear(keeps_home=True)
         self._run("exec", self._here, ["--replay", str(self._recording), "--report", str(report)])
         return int(json.loads(report.read_text())["counts"]["calls"])
 
@@ -181,9 +184,10 @@ def _reason(ended: subprocess.CompletedProcess[str]) -> str:
 
 def try_program(program: TriedProgram) -> None:
     """Try a program, and keep and print what was seen."""
-    root = RESULTS / program.name
+    root = PLACES / program.name
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     cells = {}
     for title, cell in Trial(program, root).cells():
         sys.stdout.write(f"{program.name}: {title}: {cell}\n")
