@@ -88,11 +88,11 @@ class Trial:
         return "it also wrote elsewhere" if place.folder != self._here.folder and self._here.has_file() else WORKS
 
     def _fault(self) -> str:
-        """Return whether a fault at the last call fires, and nothing is asked that is not recorded."""
-        last = self._calls()
+        """Return whether a fault at the answer after the tool call fires, and nothing is asked that is not recorded."""
+        call = 2 if self._program.calls else 1
         self._here.clear(keeps_home=True)
         report = self._root / "report.json"
-        fault = ["--replay", str(self._recording), "--fault", f"call={last} attempt=1: http_error 500"]
+        fault = ["--replay", str(self._recording), "--fault", f"call={call} attempt=1: http_error 500"]
         self._run("exec", self._here, [*fault, "-o", "retry_after_ms=1", "--report", str(report)])
         if not report.exists():
             return "it did not end"
@@ -101,12 +101,6 @@ class Trial:
             return "it then asked what is not recorded"
         tries = document["counts"]["tries"] - document["counts"]["calls"]
         return ("it retries" if tries else "it gives up") if document["faults"]["fired"] else "the fault never fired"
-
-    def _calls(self) -> int:
-        report = self._root / "report.json"
-        self._here.clear(keeps_home=True)
-        self._run("exec", self._here, ["--replay", str(self._recording), "--report", str(report)])
-        return int(json.loads(report.read_text())["counts"]["calls"])
 
     def _explore(self) -> Iterator[tuple[str, str]]:
         self._here.clear(keeps_home=True)
