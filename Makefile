@@ -87,7 +87,7 @@ $(BASE_STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV); this takes a moment, once."
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) --upgrade "pip>=25.1"
-	@$(PIP) --constraint constraints.txt --editable .
+	@$(PIP) --constraint constraints.txt --editable '.[workflows]'
 	@touch $@
 
 $(GROUP_STAMP)-%: $(BASE_STAMP)

@@ -30,7 +30,7 @@ LIMITS = {
     "Replay a call": 9,
     "One HTTP request": 22,
     "Record one streamed call": 37,
-    "One MCP tool call in replay": 22,
+    "One MCP tool call in replay": 23,
     "One pytest test that records": 41,
     "One explored case of a program": 102,
     "Explore one case": 65,

@@ -57,7 +57,7 @@ WITHOUT_EXAMPLES = {
 """Lists, the map, what needs other machines, and tables that tests of their own compare with what they observe."""
 
 NODE_SDKS = ROOT / ".scratch" / "node_sdks"
-FILE = re.compile(r"[\w-]+\.\w+")
+FILE = re.compile(r"(?:[\w-]+/)?[\w-]+\.\w+")
 OUTPUT = "output"
 
 INNER_PYTEST = {
@@ -164,6 +164,7 @@ def run_examples(page, capfd):
         if kind == "diff":
             edit(Path(note), text)
         elif FILE.fullmatch(note):
+            Path(note).parent.mkdir(exist_ok=True)
             Path(note).write_text(text)
         elif note == OUTPUT:
             check_output(printed, text, of=page.name)

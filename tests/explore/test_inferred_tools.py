@@ -86,6 +86,14 @@ def test_results_of_equal_calls_in_one_request_show_that_both_ran():
     assert {each.effect().source for each in over} == {"inferred"}
 
 
+@pytest.mark.parametrize(("text", "is_unseen"), [("paid", True), ("paid again", False)])
+def test_one_result_for_two_equal_calls_of_an_answer_may_be_that_of_one_run(text, is_unseen):
+    doubled = asks(REFUND, ToolCall("refund", {"order": 42}, "c"))
+    tools = infer_tools([doubled, asks(sends=[PAID, replace(PAID, id="c", text=text)])])
+    assert [each.is_unseen for each in tools] == [False, is_unseen]
+    assert {each.was_shown for each in tools} == {not is_unseen}
+
+
 def test_a_request_that_is_sent_again_shows_the_same_run_of_a_tool():
     assert len(outcomes(asks(REFUND), asks(sends=[PAID]), asks(sends=[PAID]))) == 1
 

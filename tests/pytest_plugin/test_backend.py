@@ -247,6 +247,17 @@ def test_what_a_client_asks_is_recorded_once_and_then_replayed(project):
     assert SERVED in printed_output(result)
 
 
+def test_what_differed_and_did_not_count_is_summed_up(project):
+    asks = """
+def test_greets(offbook):
+    assert greet(offbook.sync_http_client({real}), "/home/{user}/x").startswith("Hello")
+"""
+    write(project, asks.format(real="real", user="ann"))
+    project.record().assert_outcomes(passed=1)
+    write(project, asks.format(real="", user="bob"))
+    assert "matched: 1 call but for a home folder" in printed_output(project.run())
+
+
 def test_what_a_failed_test_asked_is_not_kept(project):
     write(project, GREETS_wires + "    assert False\n")
     project.record().assert_outcomes(failed=1)

@@ -49,8 +49,8 @@ class InferredTool(Struct, frozen=True, kw_only=True):
     """A tool that the program ran, or may have run, and the result that it sent to the model.
 
     A tool `was_shown` to run several times if one request has the results of that many equal calls. Of one that
-    `is_unseen` it is open whether it ran: the model asked for it again before its result came, or not all of the answer
-    that asked for it arrived.
+    `is_unseen` it is open whether it ran: the model asked for it again before its result came, not all of the answer
+    that asked for it arrived, or the answer asked twice and got one result twice.
     """
 
     tool: str
@@ -79,7 +79,8 @@ def infer_tools(turns: Iterable[Turn], failed: Mapping[str, str] = NO_PATTERNS) 
     places = count()
     for turn in turns:
         for call, result in pending.take_answered(turn.results):
-            ended.append((call, call.ended(result, failed.get(result.tool or call.call.tool))))
+            tool = call.ended(result, failed.get(result.tool or call.call.tool))
+            ended.append((call, replace(tool, is_unseen=any(call.doubles(*each) for each in ended))))
         asked = list(_pending_calls(turn, places))
         ended += [(call, call.unseen()) for call in pending.drop_repeated(asked) if call.may_have_run]
         pending.add(asked)
@@ -95,7 +96,7 @@ def _note_shown(ended: list[tuple[_PendingCall, InferredTool]], results: Sequenc
     sent = Counter(result.id for result in results)
     groups: defaultdict[_Key, list[int]] = defaultdict(list)
     for place, (call, tool) in enumerate(ended):
-        if tool.outcome == "done" and call.call.id and sent[call.call.id]:
+        if tool.outcome == "done" and not tool.is_unseen and call.call.id and sent[call.call.id]:
             groups[call.by_arguments[:-1]].append(place)
     for places in groups.values():
         shown = sum(sent[each] for each in {str(ended[place][0].call.id) for place in places})
@@ -153,7 +154,8 @@ class _PendingCall:
         self.call, self.place, self._nth = call, place, nth
         self.before_by_id = sum(each.id == call.id for each in turn.results)
         self.before_by_tool = sum(each.tool == call.tool for each in turn.results)
-        self._offered, self.is_cut = turn.offered, turn.is_cut
+        self._turn, self._offered, self.is_cut = turn, turn.offered, turn.is_cut
+        self._result = ""
 
     @property
     def by_id(self) -> _Key:
@@ -171,8 +173,13 @@ class _PendingCall:
         return ("arguments", self.call.tool, msgspec.json.encode(self.call.args, order="sorted"), self._nth)
 
     def ended(self, result: ToolResult, failed: str | None) -> InferredTool:
-        tool, arguments = self.call.tool, self.call.args
+        tool, arguments, self._result = self.call.tool, self.call.args, result.text
         return InferredTool(tool=tool, arguments=arguments, outcome=self._outcome(result, failed), result=result.text)
+
+    def doubles(self, other: _PendingCall, tool: InferredTool) -> bool:
+        """Return whether one answer asked for both, and both have the same result: one run may have made it."""
+        is_same = self._turn is other._turn and self.by_arguments[:-1] == other.by_arguments[:-1]
+        return is_same and tool.result == self._result
 
     def unanswered(self) -> InferredTool:
         outcome: EffectOutcome = "refused" if self._is_refused else "unknown"

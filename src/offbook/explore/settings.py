@@ -70,7 +70,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     ] = "explore"
     default_response: Annotated[str, Option("The answer for on_divergence = default. Implies it.")] = DEFAULT_RESPONSE
     lenient_requests: Annotated[bool, Option(LENIENT_REQUESTS)] = False
-    exact: Annotated[bool, Option(EXACT, "--exact")] = False
+    exact: Annotated[bool, Option(EXACT)] = False
     declared: Declared = ()
     deadline_s: Annotated[
         Annotated[float, Meta(ge=0.001)] | None,

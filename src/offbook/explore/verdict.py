@@ -420,7 +420,8 @@ class _Claims:
         The model asked for one again before its result came, or a broken call of one has arrived.
         """
         inferred = {effect.tool for effect in self._clean.effects if effect.source != "observed"}
-        for tool in sorted({each.tool for each in self._run.unseen if self._may_harm(each)}):
+        unseen = Counter(each.tool for each in self._run.unseen if self._may_harm(each))
+        for tool in sorted(unseen - Counter(each.tool for each in self._clean.unseen)):
             text = f"cannot see {tool}: the model asked for it again before its result came, and it may have run twice"
             yield Assessment("undecided", (text, self._advice(tool)))
         asked = {call.number: {tool for tool, _ in call.asks_for} for call in self._clean.calls}

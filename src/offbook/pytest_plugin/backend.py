@@ -44,7 +44,7 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `failed` counts the recorded calls without a good answer. `dropped` calls were recorded by a failed test, and not
     saved. `unused` names the unused entries, and `not_taken` the tools of a program that `exec` recorded and the test
     does not wrap. `left_out` counts the cases that an explored test's budget left out, by fault; `approved` counts the
-    golden trajectories written.
+    golden trajectories written. `but_for` counts the calls that were served though they differ, by what does not count.
     """
 
     recording: str = ""
@@ -56,6 +56,7 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unused: tuple[str, ...] = ()
     not_taken: tuple[str, ...] = ()
     left_out: dict[str, int] = {}
+    but_for: dict[str, int] = {}
     approved: int = 0
 
     def to_dict(self) -> dict[str, object]:
@@ -345,6 +346,7 @@ class ReplayBackend(RecordingBackend):
         mcp_served, mcp_missed = (0, 0) if self._http is None else self._http.served_by_mcp()
         missed = self.answered.missed + mismatches + len(self.tool_misses()) + mcp_missed
         unused = tuple(entry_names(self.unused())) if passed else ()
+        but_for = dict(self.but_for) if passed else {}
         not_taken = self._not_taken() if passed else ()
         if self._provider is not None:
             run(self._provider.close())
@@ -356,7 +358,12 @@ class ReplayBackend(RecordingBackend):
             self.__dict__["_whole"].close()
         served = self.answered.served + len(tool_calls) - mismatches + mcp_served
         return RecordingUsage(
-            recording=self.plan.location, served=served, missed=missed, unused=unused, not_taken=not_taken
+            recording=self.plan.location,
+            served=served,
+            missed=missed,
+            unused=unused,
+            not_taken=not_taken,
+            but_for=but_for,
         )
 
     def _location(self) -> str:

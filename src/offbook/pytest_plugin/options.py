@@ -24,12 +24,13 @@ OFFBOOK_MARKER_HELP = (
 EXPLORE_MARKER_HELP = (
     "explore(recording=None, faults='all', budget=None, declared=(), gave_up=None, optional=(), fail_on=None, "
     "on_divergence='explore', default_response='Mock response', deadline_s=3600, isolated=True, side_effects=(), "
-    "read_only=(), idempotent=(), undoes=(), state=None, lenient_requests=False): replay the test, "
+    "read_only=(), idempotent=(), undoes=(), state=None, lenient_requests=False, exact=False): replay the test, "
     "which uses the fixture `offbook`, with each fault at each site of its recording, one item for each case. It fails "
     "if the verdict is a finding, or one of fail_on. declared= are the errors that it may end with, as classes or "
     "names; gave_up= a pattern or a function of the result that says whether it gave up; "
     "optional= are steps and tools that it may go on without; isolated=False runs it in the process of pytest; state= "
-    "returns the state that a run has left, which is compared; lenient_requests=True answers what the API would refuse."
+    "returns the state that a run has left, which is compared; lenient_requests=True answers what the API would "
+    "refuse; exact=True answers equal requests alone."
 )
 
 

@@ -101,6 +101,9 @@ class RecordingSummary:
             failed = f" of which {count:,} failed," if (count := self._sum("failed")) else ""
             live = f"{recorded:,} recorded live,{failed}"
             yield f"{pluralize(served, 'call')} served from recordings, {live} {missed:,} missed"
+        if but_for := self._counter("but_for"):
+            parts = [f"{pluralize(count, 'call')} but for {kinds}" for kinds, count in but_for.items()]
+            yield f"matched: {', '.join(parts)}"
         for first, count in self._same_cause.items():
             verb = "fails" if count == 1 else "fail"
             yield f"{pluralize(count, 'item')} {verb} {SAME_CAUSE} {first}, grouped (=); --runxfail shows them"
@@ -108,6 +111,11 @@ class RecordingSummary:
             yield f"{pluralize(approved, 'golden trajectory', 'golden trajectories')} approved"
         if dropped := self._sum("dropped"):
             yield f"{pluralize(dropped, 'call')} of failed tests not kept; --offbook-keep-failed keeps them"
+
+    def _counter(self, name: str) -> Counter[str]:
+        """Return the sum of the counts of all usages."""
+        counts = (usage.get(name, {}) for usage in self._usages)
+        return sum((Counter(each) for each in counts if isinstance(each, dict)), Counter[str]())
 
     def _sum(self, name: str) -> int:
         return sum(int(str(usage.get(name, 0))) for usage in self._usages)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -20,7 +21,8 @@ class LoggedCursor(Struct, frozen=True):
     """A cursor in a log. It can serve the exchanges of `recording` whose keys start with `prefix`.
 
     In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`. With
-    `has_functions` False, those of function tools are somebody else's.
+    `has_functions` False, those of function tools are somebody else's. `but_for` counts the calls of its tape that were
+    answered though they differ.
     """
 
     cursor: Cursor[Any]
@@ -28,6 +30,7 @@ class LoggedCursor(Struct, frozen=True):
     prefix: str = ""
     of_tools: bool = False
     has_functions: bool = True
+    but_for: Mapping[tuple[str, ...], int] = {}
 
     def left(self) -> dict[UnusedEntry, StoredExchange[Any]]:
         """Return what it can serve and has not served. Other requests to MCP servers than tool calls are left out:
@@ -116,6 +119,15 @@ class Log:
         """Name the exchanges that were never served."""
         return list(self.unserved())
 
+    @property
+    def but_for(self) -> Counter[str]:
+        """The calls that were answered though they differ from what is recorded, by what does not count in them."""
+        counted = {id(each.but_for): each.but_for for each in self.cursors}
+        total = Counter[str]()
+        for kinds, count in (item for each in counted.values() for item in each.items()):
+            total[" and ".join(kinds)] += count
+        return total
+
     def overused(self) -> list[OverusedEntry]:
         """Return the exchanges that were served more often than they were recorded.
 
@@ -135,6 +147,11 @@ class Served(ABC):
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges that were never served, in the order of the recording."""
         return self.log.unused()
+
+    @property
+    def but_for(self) -> Counter[str]:
+        """The calls that were answered though they differ from what is recorded, by what does not count in them."""
+        return self.log.but_for
 
     def overused(self) -> list[OverusedEntry]:
         """Return the exchanges that were served more often than they were recorded; none if a fault fired."""

@@ -20,6 +20,7 @@ from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.match.continuation import Continuation, ConversationScript, ScriptedCall, WrittenAnswers
 from offbook.recording.match.conversation import tells_failure
 from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch, RequestKey
+from offbook.recording.match.folders import SAME_FOLDERS
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 from offbook.session.call import Call
 from offbook.session.sources import MISSING, MISSING_TOOL, RecordedModels, RecordedTools
@@ -418,13 +419,12 @@ class ScriptedTools(RecordedTools):
         """
         if is_mcp_key(tool):
             return super().find(tool, arguments, fingerprint)
-        if self.folders.is_needed:
+        if self.folders is not SAME_FOLDERS:
             arguments, _ = self.as_recorded(arguments)
         if self._models.has_ended:
             raise self.refusal(tool, arguments, MISSING_TOOL)
         later = self._after_effect(tool, arguments, fingerprint)
-        renames = self.folders.renames()
-        match = self.look_up(tool, arguments, fingerprint) if later is None else later.with_folders(renames)
+        match = self.look_up(tool, arguments, fingerprint) if later is None else self._renamed(later)
         if match.mismatch is None:
             return match
         refusal = self.refusal(tool, arguments, match)
@@ -432,7 +432,10 @@ class ScriptedTools(RecordedTools):
         if self._run.is_first or self._models.on_miss in ("stop", "live"):
             self._models.end()
             raise refusal
-        return self.continued(tool, arguments, refusal).with_folders(renames)
+        return self._renamed(self.continued(tool, arguments, refusal))
+
+    def _renamed(self, match: ExchangeMatch[ToolExchange]) -> ExchangeMatch[ToolExchange]:
+        return match if self.folders is SAME_FOLDERS else match.with_folders(self.folders.renames())
 
     # After an effect whose answer was lost, an agent that reads back must not be told that nothing has happened: it
     # would be accused of the repeat that this leads to.

@@ -82,7 +82,7 @@ class Source(Served, Generic[E]):
 
     @property
     def log(self) -> Log:
-        return Log([LoggedCursor(self._cursor)])
+        return Log([LoggedCursor(self._cursor, but_for=self.tape.but_for)])
 
 
 class RecordedModels(Source[Exchange]):
@@ -321,11 +321,12 @@ class RecordedTools(Source[ToolExchange]):
         Raises:
             RecordingMismatchError: the answer names a folder, and it is not known which one of this run that is.
         """
-        match, named = self._look_up(tool, arguments, fingerprint), frozenset[str]()
-        if self.folders.is_needed:
-            as_recorded, named = self.as_recorded(arguments)
-            if match.mismatch is not None and not fingerprint and as_recorded != arguments:
-                match = self._look_up(tool, as_recorded, "")
+        match = self._look_up(tool, arguments, fingerprint)
+        if self.folders is SAME_FOLDERS and not match.folders:
+            return match
+        as_recorded, named = self.as_recorded(arguments)
+        if match.mismatch is not None and not fingerprint and as_recorded != arguments:
+            match = self._look_up(tool, as_recorded, "")
         return match.with_folders(self.folders.renames(named).plus(match.folders))
 
     def as_recorded(self, arguments: JsonObject) -> tuple[JsonObject, frozenset[str]]:
@@ -377,7 +378,7 @@ class RecordedTools(Source[ToolExchange]):
 
     def log_of(self, servers: Iterable[str]) -> Log:
         """Return what was served of the tools of these MCP servers."""
-        return Log(LoggedCursor(self._cursor, prefix=f"{server}.") for server in servers)
+        return Log(LoggedCursor(self._cursor, prefix=f"{server}.", but_for=self.tape.but_for) for server in servers)
 
 
 class CachedTools(RecordedTools):

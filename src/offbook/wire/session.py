@@ -426,7 +426,7 @@ class WireSession(Session, Served):
 
     def _parse(self, request: HttpRequest) -> ParsedRequest:
         """Parse a request as it would have been in the recorded run, unless exactly this one is recorded."""
-        if not self.folders.is_needed:
+        if self.folders is SAME_FOLDERS:
             return self._parser.parse(request)
         as_recorded, named = self._as_recorded(request)
         parsed = self._parser.parse(request)

@@ -124,16 +124,6 @@ def test_a_recording_names_the_folders_of_its_run_that_it_has(execute, tmp_path)
     assert "work" not in folders
 
 
-def test_of_a_recording_without_them_homes_are_known_by_their_form(execute, tmp_path):
-    message = {"role": "user", "content": "write in /home/nobody-ann; not in /home/nobody-eve"}
-    call = {"name": "write", "arguments": {"path": "/home/nobody-ann/hello.txt"}}
-    entry = {"request": {"model": "demo", "messages": [message]}, "tool_calls": [call], "request_hash": "x"}
-    (tmp_path / "run.json").write_text(json.dumps({"_version": 2, "x": entry}))
-    says = f"write in {tmp_path}; not in /home/nobody-eve"
-    code, out, err = execute("--replay", tmp_path / "run.json", says=says.replace(str(tmp_path), "{home}"))
-    assert (code, out) == (0, f"{tmp_path}/home/hello.txt\n"), err
-
-
 def test_a_folder_that_is_several_of_today_is_refused_and_nothing_is_written(execute, tmp_path):
     run = tmp_path / "run.json"
     says = "write in {home}; the folder is {here}"
@@ -182,3 +172,34 @@ def test_a_recording_made_in_the_folder_itself_replays_in_a_copy(execute, tmp_pa
     (template / "hello.txt").unlink()
     assert execute("--replay", run, "--workdir", template, says=says)[0] == 0
     assert files_in(template) == ["README.md"]
+
+
+def test_every_case_of_an_exploration_works_in_a_copy_at_once_and_its_files_are_the_result(
+    execute, run_programs, tmp_path, template
+):
+    run, says = tmp_path / "run.json", "write in {here}; there are {files}"
+    assert execute("--record", run, "--workdir", template, says=says)[0] == 0
+    options = ["--workdir", template, "--run-tools", "--faults", "http_error,slow,refusal", "--workers", "2"]
+    reports = [tmp_path / f"{name}.json" for name in ("one", "two")]
+    for report in reports:
+        code, _, err = run_programs(
+            "explore", "--replay", run, *options, "--report", f"json={report}", "--", *WRITER, says
+        )
+        assert code in (0, 1), err
+        assert "the result is what a run changes in its folder; what it prints is not compared" in err
+    document = json.loads(reports[0].read_text())
+    assert reports[0].read_bytes() == reports[1].read_bytes()
+    assert document["clean"]["result"]["files"] == {"hello.txt": "Hello!"}
+    assert "/offbook-" not in reports[0].read_text()
+    assert files_in(template) == ["README.md"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "one.json", "run.json", "template", "two.json"]
+
+
+def test_a_folder_in_which_the_program_stands_cannot_be_kept(run_programs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.json").write_text('{"_version": 2, "any": {"content": "Hello!"}}')
+    code, _, err = run_programs("explore", "--replay", "run.json", "--keep", ".", "--", *WRITER, "x")
+    assert code == 2
+    assert "a folder in which the program stands cannot be replaced" in err
+    assert "--workdir ." in err
+    assert files_in(tmp_path) == ["run.json"]

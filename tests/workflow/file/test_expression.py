@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from offbook.errors import ExpressionError
 from offbook.workflow import Expression
+from offbook.workflow.file import expression
 
 STATE = {
     "kind": "question",
@@ -304,3 +305,43 @@ def test_texts_are_compared_without_case_and_blanks(text, value):
 
 def test_what_is_no_text_stays_as_it_is():
     assert Expression.parse("state.kind.lower() == 3").evaluate({"state": {"kind": 3}}) is True
+
+
+@given(
+    value=st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.floats(0, 9)
+    | st.text(max_size=3)
+    | st.just([1])
+    | st.just({"a": 1}),
+    text=st.text(st.characters(codec="ascii", exclude_characters="'\"\\\r\n"), max_size=3),
+    sign=st.sampled_from(["==", "!="]),
+    mark=st.sampled_from("'\""),
+    place=st.sampled_from(["state.a.b", "state.c[0]"]),
+)
+def test_a_comparison_with_a_text_is_what_cel_makes_of_it(value, text, sign, mark, place):
+    scope = {"state": {"a": {"b": value}, "c": [value]}}
+    written = f"{place} {sign} {mark}{text}{mark}"
+    assert Expression.parse(written).evaluate(scope) is expression._compile(written).execute(scope)
+
+
+@pytest.fixture
+def without_cel(monkeypatch):
+    """A machine on which CEL is not installed, such as Alpine without a compiler."""
+    monkeypatch.setattr(expression, "find_spec", lambda name: None)
+    expression._compiler.cache_clear()
+    yield
+    expression._compiler.cache_clear()
+
+
+def test_what_most_routers_ask_needs_no_cel(without_cel):
+    scope = {"state": {"kind": "a"}}
+    assert Expression.parse("state.kind == 'a'").is_true(scope)
+    assert Expression.parse("state.kind").evaluate(scope) == "a"
+
+
+def test_other_expressions_name_the_extra_with_cel(without_cel):
+    with pytest.raises(ExpressionError, match="this expression needs the package") as caught:
+        Expression.parse("size(state.kind) > 3")
+    assert "workflows]" in caught.value.hint

@@ -309,7 +309,7 @@ class FolderMap(Struct, frozen=True, dict=True):
         """The names of today that a recorded one may stand for."""
         names: dict[str, tuple[str, ...]] = {}
         for recorded, today in zip(self.recorded, self.today, strict=True):
-            for name in recorded if today else ():
+            for name in [each for each in recorded if today and each.startswith("/")]:
                 new = name if name in today else today[0]
                 names[name] = tuple(dict.fromkeys((*names.get(name, ()), new)))
         return names

@@ -39,7 +39,7 @@ from offbook.faults import Crash, FaultPlan
 from offbook.private_folder import PrivateFolder
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.match.continuation import Continuation, gave_up_mark
-from offbook.recording.match.folders import NOWHERE, TEMPORARY, FolderMap, RunFolders
+from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
 from offbook.recording.tool_names import answered_tool_names
 from offbook.session.script import ModelScript, Script
 from offbook.settings import find_project, unknown_tools
@@ -198,7 +198,7 @@ class ProgramSubject:
     def _recorded_folders(self) -> RunFolders:
         """What a recording that names no folders calls those of a run."""
         work = () if self._working is None else RunFolders.of({}, work=self._working.template).work
-        return RunFolders(work=work, temporary=(TEMPORARY,))
+        return RunFolders(work=work, temporary=("$TMPDIR",))
 
     def _choose_launcher(self) -> ProgramLauncher:
         """Return what forks the runs of a Python program, skips the waits of a Node program, or starts another one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from offbook.errors import RequestError
+from offbook.recording.match.folders import SAME_FOLDERS
 from offbook.recording.match.websocket import (
     SessionMatcher,
     Turn,
@@ -67,7 +68,7 @@ class ReplayedSession:
     def _as_recorded(self, message: Message) -> bytes:
         """Return what a client has sent, with the folders of the recording."""
         folders = self._session.folders
-        if not (folders.is_needed and message.is_text):
+        if folders is SAME_FOLDERS or not message.is_text:
             return message.data
         text, named = folders.as_recorded(message.data.decode("utf-8", "surrogateescape"))
         self._named |= named

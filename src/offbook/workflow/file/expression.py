@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any
@@ -202,6 +202,8 @@ MAX_VALUE_DEPTH = 100
 MAX_EFFORT = 10_000_000
 CHARS_A_STEP = 64
 _PATH = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*|\[[0-9]+\])*")
+_COMPARISON = re.compile(rf"(?:{_PATH.pattern})[ ]*(?P<sign>==|!=)[ ]*(?P<mark>['\"])(?P<text>[^'\"\\\r\n]*)(?P=mark)")
+"""The comparison with a text that most routers make, for which the library of CEL is not loaded."""
 _MISSING = object()
 SCOPE_NAMES = frozenset({"state", "item", "index"})
 
@@ -215,10 +217,18 @@ class Expression:
     long are refused before evaluation.
     """
 
-    def __init__(self, text: str, program: cel.Program, words: ExpressionWords) -> None:
+    def __init__(self, text: str, words: ExpressionWords) -> None:
         self.text, self.paths = text, words.paths
-        self._program, self._words = program, words
-        self._is_path = _PATH.fullmatch(text.strip()) is not None and len(words.paths) == 1
+        self._words = words
+        has_one_path = len(words.paths) == 1
+        self._is_path = has_one_path and _PATH.fullmatch(text.strip()) is not None
+        self._comparison = _COMPARISON.fullmatch(text.strip()) if has_one_path else None
+        if not self._is_path and self._comparison is None:
+            _ = self._program  # a syntax error is found here
+
+    @cached_property
+    def _program(self) -> cel.Program:
+        return _compile(self.text)
 
     @classmethod
     def parse(cls, text: str, *, names: Iterable[str] = SCOPE_NAMES) -> Expression:
@@ -232,7 +242,7 @@ class Expression:
         words = read_words(text, frozenset(names))
         if words.depth > MAX_NESTED_MACROS:
             raise ExpressionError(f"macros are nested {words.depth} deep, more than {MAX_NESTED_MACROS}")
-        return cls(text, _compile(text), words)
+        return cls(text, words)
 
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
         """Evaluate the expression with the values in `scope`.
@@ -241,8 +251,12 @@ class Expression:
             ExpressionError: a key is missing, types do not match, or the evaluation would take too long.
         """
         visible = self._visible(scope)
-        if self._is_path and (value := _value_at(self.paths[0], visible)) is not _MISSING:
+        value = _value_at(self.paths[0], visible) if self._is_path or self._comparison else _MISSING
+        if self._is_path and value is not _MISSING:
             return value
+        if self._comparison and value is not _MISSING:
+            is_equal = isinstance(value, str) and value == self._comparison["text"]
+            return is_equal == (self._comparison["sign"] == "==")
         if _is_deeper(visible, MAX_VALUE_DEPTH):
             raise ExpressionError(f"{self.text!r} names a value nested more than {MAX_VALUE_DEPTH} levels deep")
         if self._words.depth and _effort(self._words, visible) > MAX_EFFORT:
@@ -370,6 +384,11 @@ def _compiler() -> Callable[[str], cel.Program]:
     Only the compiled module is loaded: `import cel` also imports its command line, which takes ten times as long.
     """
     name, package = "cel.cel", find_spec("cel")
+    if package is None:
+        from offbook.installed import install_hint  # noqa: PLC0415 - most machines have it
+
+        reason = "this expression needs the package common-expression-language"
+        raise ExpressionError(reason, hint=f"{install_hint('workflows')}; state.key and state.key == 'text' need none")
     spec = None if package is None else PathFinder.find_spec(name, package.submodule_search_locations)
     if spec is not None and spec.loader is not None and name not in sys.modules:
         sys.modules[name] = module_from_spec(spec)

@@ -73,6 +73,10 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
     def is_slow(self) -> bool:
         return True
 
+    @property
+    def needs_declarations(self) -> bool:
+        return super().needs_declarations or bool(self.idempotent)
+
     def bare(self) -> Self:
         return replace(super().bare(), side_effects=(), idempotent=())
 

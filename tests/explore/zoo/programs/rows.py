@@ -244,10 +244,11 @@ NODE = [
         name="refunds when it is asked to, and reports nothing",
         agent="refunds_when_asked",
         sound="serves",
-        verdict="repeated effect",
+        verdict="undecided",
         faults="all,doubled_tool_calls",
         at="call=1 attempt=1: doubled_tool_calls",
-        evidence="refund(order_id=42)",
+        evidence="refund",
+        twin_is=["undecided"],  # one result that is sent twice may be that of one run
     ),
     PlantedProgram(
         file="desk.mjs",
