@@ -28,7 +28,10 @@ from offbook.text import did_you_mean, suggestion
 CONFIG_FILE = "offbook.toml"
 PROJECT_FILE = "pyproject.toml"
 TOOLS = "tools"
-SECTIONS = (*("agent", "agents", "user", "judge", "run", "redaction"), *("explore", "exec", "serve", "record", TOOLS))
+SECTIONS = (
+    *("agent", "agents", "user", "judge", "run", "redaction", "presets"),
+    *("explore", "exec", "serve", "record", TOOLS),
+)
 """The sections of a config. Those of the first line are read on use."""
 
 S = TypeVar("S", bound=Struct)

@@ -6,7 +6,7 @@ Importing this module loads no codec; `codec_of` loads one by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -325,16 +325,6 @@ def named_base_urls(names: Iterable[str], url: str) -> dict[str, str]:
             hint = "the name of a variable, with a path if the address has one: MY_LLM_URL, or MY_LLM_URL=/v1"
             raise InputError(f"{printable_line(name)!r} is not a variable", source="base_url_vars", hint=hint)
     return {match["name"]: url + (match["path"] or "") for match in found.values() if match is not None}
-
-
-_HOST_AGENTS = ("goose",)
-"""Programs that take the addresses of models from host variables."""
-
-
-def agent_variables(command: Sequence[str]) -> list[str]:
-    """Return the further variables from which a known program takes the addresses of its models."""
-    is_known = bool(command) and Path(command[0]).name in _HOST_AGENTS
-    return [name for vendor in _ALL for name in vendor.host_variables] if is_known else []
 
 
 def api_key_variables(key: str = DUMMY_KEY, *, vendors: Iterable[str] = tuple(VENDORS)) -> dict[str, str]:

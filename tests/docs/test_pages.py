@@ -34,7 +34,7 @@ GATE = DOCS / "explore" / "gate.md"
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNS = {"python", "console"}
 WITHOUT_EXAMPLES = {
-    *("../README", "index", "command-line", "design", "reports", "start/choose", "help/glossary"),
+    *("../README", "index", "command-line", "design", "reports", "start/choose", "help/glossary", "works-with"),
     *(
         "wire-frameworks",
         "wire-node",

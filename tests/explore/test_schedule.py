@@ -100,6 +100,14 @@ def test_what_is_near_effects_comes_first_then_faults_of_tools_then_lost_answers
     ]
 
 
+def test_an_error_that_no_other_try_changes_comes_first_after_the_effect():
+    cases = cases_of(sites_of(RUN), select_variants("http_error 400,http_error 500"))
+    once = [case for case in cases if not any("always" in column for column in case.columns)]
+    order = order_of(once, near=rows_near_effects(RUN))
+    assert order.index("call=4 attempt=1: http_error 400") < order.index("call=3 attempt=1: http_error 400")
+    assert order.index("call=3 attempt=1: http_error 500") < order.index("call=4 attempt=1: http_error 500")
+
+
 @given(st.integers(0, len(ALL) + 5), st.sets(st.sampled_from(["1", "2", "3", "refund 1", "find 1"])))
 def test_no_budget_gives_a_fault_its_second_case_before_each_has_its_first(budget, near):
     chosen = schedule(ALL, near).within(budget)

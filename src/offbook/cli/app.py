@@ -289,6 +289,7 @@ class MainGroup(LazyGroup):
         "replay": LazyCommand("replay", "replay", "Run a program or a workflow from a recording, offline."),
         "exec": LazyCommand("exec", "execute", "Record or replay the model and tool calls of any program."),
         "tools": LazyCommand("tools", "tools", "Propose the tools of offbook.toml for a hand-written agent."),
+        "agents": LazyCommand("agents", "agents", "List the programs and frameworks that offbook knows."),
         "serve": LazyCommand("serve", "serve", "Serve the model APIs from a recording, or record them."),
         "explore": LazyCommand("explore", "explore", "Replay a recorded run with each fault at each call."),
         "test": LazyCommand("test", "run_tests", "Run scenarios with the agents of the config."),
@@ -305,7 +306,7 @@ class MainGroup(LazyGroup):
     }
     sections: ClassVar = {
         "Start here": ("demo", "init", "settings"),
-        "Any agent": ("exec", "replay", "explore", "tools", "serve", "mcp"),
+        "Any agent": ("exec", "replay", "explore", "agents", "tools", "serve", "mcp"),
         "Scenarios": ("test", "prompts"),
         "Recordings and reports": ("view", "recording", "merge", "mcp-server"),
         "Workflows": ("run", "resume", "runs", "validate", "graph", "schema"),

@@ -166,7 +166,7 @@ def require_record_mode(location: str, mode: RecordMode | None, *, default: Reco
     """
     from offbook.text import pluralize
 
-    size, failed = (0, 0) if mode is not None else _recorded_size(location)
+    size, failed = (0, 0) if mode is not None else recorded_size(location)
     if size:
         reason = f"there {'is' if size == 1 else 'are'} {pluralize(size, 'exchange')} already"
         if failed == size:
@@ -185,13 +185,13 @@ def note_recorded(location: str, mode: RecordMode | None) -> None:
     from offbook.cli.output.console import print_message
     from offbook.text import pluralize
 
-    size, _ = (0, 0) if mode is not None else _recorded_size(location)
+    size, _ = (0, 0) if mode is not None else recorded_size(location)
     if size:
         message = f"{location} has {pluralize(size, 'exchange')}: this run is added to them"
         print_message("offbook: ", f"{message}; --record-mode fresh replaces them", is_err=True)
 
 
-def _recorded_size(location: str) -> tuple[int, int]:
+def recorded_size(location: str) -> tuple[int, int]:
     """Return the number of exchanges in a recording, and of model failures among them."""
     from offbook.recording.call_cache import is_failure
     from offbook.recording.stores.locate import open_store

@@ -15,6 +15,7 @@ from offbook.errors import InputError
 from offbook.explore.cases import CaseGroup, FaultCase
 from offbook.explore.run import Run
 from offbook.faults.fault import FaultFamily
+from offbook.faults.http import HOPELESS_STATUSES, HttpError
 from offbook.shard import Shard
 from offbook.text import pluralize
 
@@ -146,11 +147,12 @@ def schedule(cases: Sequence[FaultCase], near: Collection[str]) -> CaseSchedule:
     """Return the cases, the most telling ones first; equally telling ones keep their order.
 
     Cases in the rows `near` effects come first, then tool faults, then lost or doubled answers; a lasting fault comes
-    after the same fault that fires once. But each family of faults gets its most telling case before any other case
-    runs, then each fault, as the heatmap names it, gets one, and then each call. Of the others, single faults, crashes
-    and orders take turns.
+    after the same fault that fires once. An error that no other try changes comes at the later of two calls near
+    effects first: a run that starts over there does again what it has done. But each family of faults gets its most
+    telling case before any other case runs, then each fault, as the heatmap names it, gets one, and then each call. Of
+    the others, single faults, crashes and orders take turns.
     """
-    ranked = sorted(cases, key=lambda case: (not case.is_in(near), *rank(case)))
+    ranked = sorted(cases, key=lambda case: (not case.is_in(near), *rank(case), -_calls_before(case, near)))
     first = _first_of_each(ranked, lambda case: [case.family], [])
     known = [*first, *_first_of_each(ranked, lambda case: case.columns, first)]
     known += _first_of_each(ranked, lambda case: case.rows, known)
@@ -188,6 +190,13 @@ def rank(case: FaultCase) -> tuple[bool, ...]:
     is_of_tool = any(fault.is_for_tools for fault in faults)
     loses_answer = any("loses_answer" in fault.traits for fault in faults)
     return not is_of_tool, case.lasts, not loses_answer
+
+
+def _calls_before(case: FaultCase, near: Collection[str]) -> int:
+    """Return the number of the call at which no other try helps, if that is near an effect; else 0."""
+    line = case.lines[0]
+    is_hopeless = isinstance(line.fault, HttpError) and line.fault.status_code in HOPELESS_STATUSES
+    return (line.at.call or 0) if is_hopeless and case.is_in(near) else 0
 
 
 T = TypeVar("T")

@@ -12,7 +12,16 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.settings import Option, ToolSettings
 from offbook.text import compile_pattern, did_you_mean
-from offbook.wire.settings import EXACT, LENIENT_REQUESTS, BaseUrlVars, BlockNetwork, Intercept, InterceptHosts, Workdir
+from offbook.wire.settings import (
+    EXACT,
+    LENIENT_REQUESTS,
+    BaseUrlVars,
+    BlockNetwork,
+    Intercept,
+    InterceptHosts,
+    PresetName,
+    Workdir,
+)
 
 if TYPE_CHECKING:
     from offbook.explore.options import Deadlines, Divergence
@@ -217,6 +226,7 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
     ] = ()
     workdir: Workdir = None
     fresh: Annotated[bool, Option("Start a Python or Node program anew for every case, in real time.")] = False
+    preset: PresetName = "auto"
     base_url_vars: BaseUrlVars = ()
     intercept: Intercept = False
     intercept_hosts: InterceptHosts = ()

@@ -44,6 +44,7 @@ from offbook.explore.results import (
 from offbook.explore.run import TOOL_CHUNKS, ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import AnyPlannedFault, PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
+from offbook.faults.http import HOPELESS_STATUSES
 from offbook.faults.tools import FailedCall, InjectedText
 from offbook.session.script import DEFAULT_RESULT, NEAREST_RESULT
 from offbook.text import did_you_mean, pluralize, shorten
@@ -973,8 +974,6 @@ MAX_ATTEMPTS = 10
 MAX_HASTY_RETRIES = 4
 """The number of retries without any pause, in virtual time, that are a storm."""
 
-_HOPELESS = frozenset((400, 401, 403, 404, 422))
-
 
 def _faults_at(call: ModelCall, faults: Iterable[PlannedFault]) -> Iterator[PlannedFault]:
     """Yield the faults that fired at this attempt of a call. A run has one workflow, which sites need not name."""
@@ -993,7 +992,7 @@ def _bad_retries(calls: Sequence[ModelCall], faults: Sequence[PlannedFault]) -> 
     attempts = {(call.number, call.attempt) for call in calls}
     for call in calls:
         statuses = [getattr(planned.fault, "status_code", None) for planned in _faults_at(call, faults)]
-        if statuses and statuses[0] in _HOPELESS and (call.number, call.attempt + 1) in attempts:
+        if statuses and statuses[0] in HOPELESS_STATUSES and (call.number, call.attempt + 1) in attempts:
             yield "in vain", f"call {call.number} was sent again unchanged after HTTP {statuses[0]}, which cannot help"
             break
     yield from (("storm", storm) for storm in _storms(calls))

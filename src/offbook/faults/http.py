@@ -81,6 +81,10 @@ _RETRY_AFTER = {"retry-after": "3"}
 """Longer than the first pause of most agents that do not read it, and short for programs that wait in real time."""
 
 
+HOPELESS_STATUSES = frozenset((400, 401, 403, 404, 422))
+"""Those that another try does not change."""
+
+
 class HttpError(Fault, frozen=True, tag="http_error"):
     """Raises the error of this status: RateLimitError for 429, ProviderError for others.
 

@@ -245,7 +245,7 @@ class WireBackend:
         forked = None if options.live_from is None else _forked_recording(options, latency)
         self._folder_notes = FolderNotes(options.folders) if options.folders is not SAME_FOLDERS else None
         self.recorder = _open_recorder(
-            options, self._folder_notes, NO_RULES if forked is None else forked.encoder("").tape.rules
+            options, self._folder_notes, options.normalise if forked is None else forked.encoder("").tape.rules
         )
         self.cache = None if self.recorder is None else self.recorder.cache
         self._recordings, self._latency = forked, latency

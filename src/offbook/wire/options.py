@@ -13,6 +13,7 @@ from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink
 from offbook.faults import Crash, FaultPlan, PlannedFault, parse_fault
 from offbook.faults.order import Cancelled
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.match.folders import SAME_FOLDERS, FolderMap
 from offbook.session.session import NO_FAULTS
 
@@ -99,6 +100,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
         on_call: called with each answered call, on the server's thread.
         record: where to record the answers of the real APIs: a path, or `sqlite:///path.db`.
         record_mode: as in RecordingProvider: `append`, `once`, `new`, `all` or `fresh`.
+        normalise: what the fingerprints of a recording without exchanges ignore.
         live_from: the number of the first model call that the real APIs answer instead of the `recording`. The whole
             run is recorded at `record`.
         live_model: the model to call then, instead of the requests' own.
@@ -133,6 +135,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     on_call: Callable[[WireCall], None] | None = None
     record: str | os.PathLike[str] | None = None
     record_mode: RecordMode = "append"
+    normalise: NormaliseRules = NO_RULES
     live_from: int | None = None
     live_model: str = ""
     upstreams: Mapping[str, str] | None = None

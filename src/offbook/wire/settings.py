@@ -29,6 +29,13 @@ BaseUrlVars: TypeAlias = Annotated[
         metavar="NAME",
     ),
 ]
+PresetName: TypeAlias = Annotated[
+    str,
+    Option(
+        "What is known of the program: the name of a preset (offbook agents), auto (by the command) or none.",
+        metavar="NAME",
+    ),
+]
 Intercept: TypeAlias = Annotated[
     bool,
     Option(
@@ -249,6 +256,7 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
         ),
     ] = None
     workdir: Workdir = None
+    preset: PresetName = "auto"
     base_url_vars: BaseUrlVars = ()
     intercept: Intercept = False
     intercept_hosts: InterceptHosts = ()

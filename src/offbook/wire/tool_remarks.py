@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 
 from msgspec import Struct
 
@@ -12,16 +12,18 @@ from offbook.recording.redact.rules import redactor_in_force
 from offbook.text import shorten
 
 MAX_OUTCOME_CHARS = 300
+MAX_HOSTS = 10
 
 
 class ToolNote(Struct, frozen=True, omit_defaults=True):
-    """A process's note on a framework or a tool: taken over, or the reason why not."""
+    """A process's note on a framework or a tool: taken over, or the reason why not. Or on a `host` that it reached."""
 
     framework: str = ""
     version: str = ""
     tool: str = ""
     function: str = ""
     problem: str = ""
+    host: str = ""
 
     def __str__(self) -> str:
         if self.framework:
@@ -62,7 +64,16 @@ class ToolRemarks:
             else f"{tool} ran for real: it returned a {kind}, which cannot be rebuilt from a recording"
             for tool, kind in self._opaque.items()
         ]
-        return [*(str(note) for note in self._notes if note.problem), *opaque, *self._differing]
+        problems = [str(note) for note in self._notes if note.problem]
+        return [*problems, *opaque, *self._differing, *([] if is_live else self._network())]
+
+    def _network(self) -> Iterator[str]:
+        """Yield which other hosts a replayed program wanted to reach, if any."""
+        hosts = [note.host for note in self._notes if note.host]
+        if hosts:
+            more = f" and {len(hosts) - MAX_HOSTS} more" if len(hosts) > MAX_HOSTS else ""
+            listed = ", ".join(sorted(hosts)[:MAX_HOSTS]) + more
+            yield f"the program also connects to {listed}, which is not replayed; -o block_network=true refuses it"
 
 
 def difference_of(recorded: ToolExchange, did: ToolExchange) -> str:

@@ -23,6 +23,7 @@ from offbook.recording.stores.locate import open_store
 from offbook.session.recorder import RecordMode
 from tests.cli import flows
 from tests.cli.programs import ASK, PYTHON
+from tests.works_with.model import serving_model
 
 COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 30
@@ -1017,6 +1018,54 @@ def test_a_config_beside_the_script_that_is_not_read_is_noted(execute, tmp_path)
     (tmp_path / "shop/agent.py").write_text("")
     err = execute("--replay", "run.json", "--", sys.executable, "shop/agent.py")[2]
     assert "note: shop/offbook.toml is not read: a config is looked for in the working folder, and above it\n" in err
+
+
+LOOKS_ELSEWHERE = """
+import socket, sys
+sys.audit("socket.getaddrinfo", "traces.example.org", 443, 0, 0, 0)
+sys.audit("socket.getaddrinfo", "localhost", 443, 0, 0, 0)
+sys.audit("socket.connect", socket.socket(), ("127.0.0.1", 1))
+"""
+
+
+def test_the_other_hosts_that_a_replayed_program_reaches_are_listed(execute):
+    err = execute("--replay", "run.json", "-o", "allow_no_calls=true", "--", sys.executable, "-c", LOOKS_ELSEWHERE)[2]
+    assert "the program also connects to traces.example.org, which is not replayed" in err
+    assert "localhost" not in err
+
+
+def test_a_known_program_is_announced_and_gets_the_environment_of_its_preset(execute, tmp_path):
+    script = tmp_path / "claude"
+    script.write_text(f"#!{sys.executable}\nimport os; print(os.environ.get('DISABLE_AUTOUPDATER'))\n")
+    script.chmod(0o755)
+    options = ["--replay", "run.json", "-o", "allow_no_calls=true"]
+    _, out, err = execute(*options, "--", "./claude")
+    assert (out, "offbook: recognised: claude-code\n" in err) == ("1\n", True)
+    _, out, err = execute(*options, "-o", "preset=none", "--", "./claude")
+    assert (out, "recognised" in err) == ("None\n", False)
+
+
+OWN_PRESET = """
+[presets.mine]
+title = "My agent"
+commands = ["my-agent"]
+arguments = ["--at", "{url}"]
+normalise = {mask = ['run \\d+']}
+"""
+
+
+def test_a_recording_of_a_known_program_ignores_what_differs_in_each_of_its_runs(execute, tmp_path):
+    (tmp_path / "offbook.toml").write_text(OWN_PRESET)
+    script = tmp_path / "my-agent"
+    own = "import sys; at, given, *sys.argv[1:] = sys.argv[1:]; assert at == '--at' and given.startswith('http:')"
+    script.write_text(f"#!{sys.executable}\n{own}\n{ASK[-1]}")
+    script.chmod(0o755)
+    with serving_model({}, "Hello!") as url:
+        options = ["--record", "mine.json", "--upstream", f"openai={url}/v1"]
+        code, out, err = execute(*options, "--", "./my-agent", "run 1")
+    assert (code, out) == (0, "Hello!\n"), err
+    for asked, expected in (("run 2", 0), ("run away", 3)):
+        assert execute("--replay", "mine.json", "--", "./my-agent", asked)[0] == expected
 
 
 DETACHES = """

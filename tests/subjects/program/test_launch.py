@@ -378,3 +378,28 @@ if "_offbook_guest.server" in sys.modules and os.path.exists("armed"): sys.exit(
     assert len(notices.warnings) == 1
     assert "when started anew" in notices.warnings[0]
     assert exploration.counts.get("recovered")
+
+
+def test_a_program_that_sleeps_for_too_long_before_it_tries_again_is_told_for_how_long(tmp_path):
+    retrying = """
+import time
+try: ask(said("Hi"))
+except OSError: time.sleep(5000); ask(said("Hi"))
+"""
+    _, run = runs(program(retrying, tmp_path, deadline_s=100.0), ["call=1 attempt=1: http_error 500"])
+    assert run.hung.startswith("it sleeps for 5000 s after call 1, longer than 100 s")
+
+
+MANY_MODULES = """
+import types
+for number in range(4000):
+    module = types.ModuleType("one_of_many_" + "x" * 60 + str(number))
+    module.__file__ = "/elsewhere/module.py"
+    sys.modules[module.__name__] = module
+print(ask(said("Hi"))["content"])
+"""
+
+
+def test_a_program_that_loads_more_than_a_message_can_name_is_forked(tmp_path):
+    for run in runs(program(MANY_MODULES, tmp_path), ["call=1 attempt=1: http_error 500"]):
+        assert run.result["exit"] == (0 if not run.fired else 1)

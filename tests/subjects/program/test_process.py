@@ -187,7 +187,9 @@ def test_a_program_may_wait_as_long_as_its_deadline_and_longer_if_all_is_slow():
     patience = Patience(5.0)
     assert patience.wait_s == 5.0
     assert patience.idle_s == 60.0
+    assert patience.start_s == 300.0
     patience.note(0.25)
+    assert patience.start_s == 5.0
     assert patience.wait_s == 5.0
     assert patience.idle_s == 5.0
     assert patience.total_s == 5.0

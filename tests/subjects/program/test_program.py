@@ -397,7 +397,7 @@ for _ in range(4):
 
 
 def test_a_program_that_waits_for_nothing_of_ours_says_after_which_call(tmp_path):
-    code = "if not ask(said('Hi'))['content']: import time; time.sleep(600)"
+    code = "if not ask(said('Hi'))['content']: import threading; threading.Event().wait()"
     _, run = runs(subject(code, tmp_path, HELLO, deadline_s=0.5), ["call=1: empty_response"])
     assert run.hung.startswith("it had not ended")
     assert run.hung.endswith("after call 1, and was not waiting for an answer")

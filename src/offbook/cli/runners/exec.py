@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 import typer
 from msgspec.structs import replace
 
+from offbook.agents.preset import KnownProgram, with_preset
 from offbook.cli import FAILED, FINE, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED
 from offbook.cli.options import check_placeholder, command_notes
 from offbook.cli.output.console import print_message
@@ -31,6 +32,7 @@ from offbook.cli.runners.wire import (
     events_of,
     place_hint,
     print_notes,
+    recognise,
     tally_wire_calls,
     wire_options_of,
     with_record_mode,
@@ -45,7 +47,7 @@ from offbook.recording.transaction import keep_recording, kept_beside
 from offbook.settings import unknown_tools
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import describe_left_running, program_hint
-from offbook.vendors import agent_variables, named_base_urls
+from offbook.vendors import named_base_urls
 from offbook.wire.intercept.program_network import ProgramNetwork
 from offbook.wire.proxy.upstream import missing_key_advice
 from offbook.wire.server.tool_socket import ToolSocket
@@ -68,6 +70,8 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
     """
     options = _with_fork(_checked(options, given, command))
     options = with_record_mode(options)
+    program = recognise(options, command)
+    options = with_preset(options, program.preset)
     file = WireReportFile(options.report, options, command)
     golden = None if options.golden is None else _load_golden(options.golden)
     options.fault_plan()
@@ -81,7 +85,7 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
             model = f" with {options.model}" if options.model else ""
             live = f"live from call {options.live_from_call} on{model}"
             print_message("offbook: ", f"{live}; the whole run is recorded in {options.record}", is_err=True)
-    end, tally = _run(command, options, report=file)
+    end, tally = _run(command, options, report=file, program=program)
     decision = ExitPolicy(options, command).decide(end, tally)
     if golden is not None and decision.code == FINE:
         decision = _golden_decision(golden, tally, options)
@@ -102,7 +106,7 @@ def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -
         raise InputError(reason, source="time_limit", hint="use a number above 0")
     given.check_together()
     named_base_urls(options.base_url_vars, "")
-    return replace(options.fitting(given), base_url_vars=(*agent_variables(command), *options.base_url_vars))
+    return options.fitting(given)
 
 
 def refuse_misplaced(words: Sequence[str], name: str) -> None:
@@ -194,9 +198,11 @@ def _seen_tools(options: ExecArguments, tally: WireTally) -> set[str]:
     return called | {effect.tool for effect in tally.effects}
 
 
-def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) -> tuple[ChildExit, WireTally]:
+def _run(
+    command: list[str], options: ExecArguments, *, report: WireReportFile, program: KnownProgram
+) -> tuple[ChildExit, WireTally]:
     """Run the command next to a server, and return its ending and the tally of its calls."""
-    wire_options = wire_options_of(options, os.environ)
+    wire_options = wire_options_of(options, os.environ, normalise=program.preset.normalise)
     with (
         events_of(options).open() as sink,
         discard_empty_recording(options.record),
@@ -215,11 +221,11 @@ def _run(command: list[str], options: ExecArguments, *, report: WireReportFile) 
     ):
         report.begin()
         try:
-            environment = child_environment(os.environ, server, network, options.base_url_vars)
+            environment = child_environment(os.environ, server, network, options.base_url_vars, program=program)
             environment |= effects.variables | mcp.point_to(server)
             with ToolSocket(server) as socket:
                 environment |= tool_variables(environment, server.url, options.tools, socket=socket.path)
-                command = place.command(mcp.command(command))
+                command = place.command(mcp.command(program.command(command, server.url)))
                 environment |= place.variables
                 end = run_child(command, environment, time_limit_s=options.time_limit, folder=place.folder)
         except OSError as error:

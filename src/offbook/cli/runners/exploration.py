@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from offbook import __version__
+from offbook.agents.preset import UNKNOWN, known_program, presets_of, with_preset
 from offbook.cli import FAILED, FINE, INTERRUPTED, start_s
 from offbook.cli.options import command_notes
 from offbook.cli.output.console import echo, echo_json, ending_document, print_message
@@ -196,6 +197,10 @@ class _Exploration:
     def __init__(self, spec: AnySubjectSpec, options: ExploreArguments, before: Exploration | None) -> None:
         self._spec, self._options, self._before = spec, options, before
         self._settings = ExploreSettings(**{name: getattr(options, name) for name in ExploreSettings.__struct_fields__})
+        self._program = UNKNOWN
+        if isinstance(spec, ProgramSpec):
+            self._program = known_program(options.preset, spec.command, presets_of(find_project()))
+            self._settings = with_preset(self._settings, self._program.preset)
         fail_on = options.fail_on
         self._fail_on = parse_verdicts(fail_on, source="--fail-on") if fail_on else FINDING_TITLES
         project = find_project() if options.config is None else load_project(options.config)
@@ -221,10 +226,10 @@ class _Exploration:
         return self._exit_code(exploration)
 
     def _note_unknown_tools(self, exploration: Exploration) -> None:
-        if self._settings.tools:
+        if declared := self._options.tools:
             runs = (exploration.clean, *(each.run for each in exploration.results))
             seen = {tool.tool for run in runs for tool in run.tools}
-            for text in unknown_tools(self._settings.tools, seen | recorded_tool_names(self._spec.recording).known):
+            for text in unknown_tools(declared, seen | recorded_tool_names(self._spec.recording).known):
                 self.remark(text)
 
     def list_cases(self) -> int:
@@ -298,6 +303,8 @@ class _Exploration:
     def _announce(self) -> None:
         """Report overlooked parts of a command, the tools that a program runs for real, and the kept folders."""
         if isinstance(self._spec, ProgramSpec):
+            if self._program.name:
+                self.remark(f"recognised: {self._program.name}")
             reads_config = self._options.config is None
             for note in command_notes(self._spec.command, ExploreArguments, name="explore", reads_config=reads_config):
                 self.remark(note)

@@ -13,13 +13,14 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from offbook.agents.preset import with_preset
 from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import check_placeholder
 from offbook.cli.output.console import echo, echo_json, print_message
 from offbook.cli.run_program import ChildExit, run_child
 from offbook.cli.runners.exec import refuse_misplaced
 from offbook.cli.runners.mcp_servers import McpServers
-from offbook.cli.runners.wire import child_environment, discard_empty_recording, wire_options_of
+from offbook.cli.runners.wire import child_environment, discard_empty_recording, recognise, wire_options_of
 from offbook.config.tool_functions import add_tool_lines, function_line, tool_table
 from offbook.errors import InputError
 from offbook.private_folder import PrivateFolder
@@ -30,7 +31,6 @@ from offbook.subjects.program.called_functions import AskedTools, FoundTool, fin
 from offbook.subjects.program.guest.calls import CALLS_VARIABLE
 from offbook.text import pluralize
 from offbook.tools.child_process import program_hint
-from offbook.vendors import agent_variables
 from offbook.wire.intercept.program_network import ProgramNetwork
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import WireCall
@@ -72,8 +72,9 @@ class ToolsRun:
         options, given = (resolve(ExecArguments, values, project=each) for each in (self._project, None))
         check_placeholder(command, options.mcp)
         given.check_together()
-        variables = (*agent_variables(command), *options.base_url_vars)
-        self._options = replace(options.fitting(given), base_url_vars=variables, run_tools=True)
+        self._program = recognise(options, command)
+        options = with_preset(options.fitting(given), self._program.preset)
+        self._options = replace(options, run_tools=True)
         self._asked = AskedTools()
 
     def propose(self, *, is_written: bool, as_json: bool) -> int:
@@ -117,11 +118,16 @@ class ToolsRun:
                 interception=network.interception,
             ) as server,
         ):
-            environment = child_environment(os.environ, server, network, options.base_url_vars)
+            environment = child_environment(os.environ, server, network, options.base_url_vars, program=self._program)
             environment |= mcp.point_to(server)
             environment |= tool_variables(environment, server.url, options.tools) | {CALLS_VARIABLE: str(notes)}
             try:
-                end = run_child(mcp.command(self._command), environment, time_limit_s=options.time_limit, stdout=STDERR)
+                end = run_child(
+                    mcp.command(self._program.command(self._command, server.url)),
+                    environment,
+                    time_limit_s=options.time_limit,
+                    stdout=STDERR,
+                )
             except OSError as error:
                 reason = f"cannot be started: {error.strerror}"
                 raise InputError(reason, source=self._command[0], hint=program_hint(self._command[0])) from None

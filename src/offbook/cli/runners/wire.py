@@ -17,8 +17,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.agents.preset import UNKNOWN, KnownProgram, known_program, presets_of
 from offbook.cli import FAILED, FINE, MISMATCH, SIGNALLED, TIMED_OUT
-from offbook.cli.options import require_record_mode
+from offbook.cli.options import recorded_size, require_record_mode
 from offbook.cli.output.console import FaultTally, print_message, tally_faults
 from offbook.cli.run_program import ChildExit
 from offbook.cli.runners.events import EventOptions
@@ -27,9 +28,10 @@ from offbook.faults import FaultPlan
 from offbook.private_folder import PrivateFolder
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.stores.locate import open_store
 from offbook.session.log import Log
-from offbook.settings import arguments_of
+from offbook.settings import arguments_of, find_project
 from offbook.text import pluralize
 from offbook.tools.effects import EFFECTS_VARIABLE, Effect, read_effect_lines, split_reached
 from offbook.vendors import (
@@ -75,9 +77,12 @@ def wire_options_of(
     environment: Mapping[str, str],
     *,
     has_own_key: bool = False,
+    normalise: NormaliseRules = NO_RULES,
     on_call: Callable[[WireCall], None] | None = None,
 ) -> WireOptions:
     """Return the options of the server. If it `has_own_key`, it takes the API keys from the environment.
+
+    A recording without exchanges gets the rules to `normalise` by.
 
     Raises:
         InputError: an option is invalid.
@@ -97,6 +102,7 @@ def wire_options_of(
         on_call=on_call,
         record=options.record,
         record_mode=options.record_mode or "append",
+        normalise=normalise if options.record is not None and _is_new(options) else NO_RULES,
         live_from=options.live_from_call,
         live_model=options.model if isinstance(options, ExecArguments) else "",
         upstreams=None if options.record is None else parse_upstreams(options.upstreams, environment),
@@ -111,9 +117,26 @@ def wire_options_of(
     )
 
 
+def _is_new(options: WireArguments) -> bool:
+    """Return whether the recording has no exchanges, or none that stay."""
+    return options.record_mode == "fresh" or not recorded_size(options.record or "")[0]
+
+
 def events_of(options: WireArguments) -> EventOptions:
     """Return where the events of a run go."""
     return EventOptions(trace=options.trace, metrics=options.metrics, spans=options.spans, otel=options.otel)
+
+
+def recognise(options: ExecArguments, command: Sequence[str]) -> KnownProgram:
+    """Return the program of a command with what is known of it, and say what it was recognised as.
+
+    Raises:
+        InputError: there is no preset of the name that the options have, or one of the config is wrong.
+    """
+    program = known_program(options.preset, command, presets_of(find_project()))
+    if program.name and not options.quiet:
+        print_message("offbook: ", f"recognised: {program.name}", is_err=True)
+    return program
 
 
 W = TypeVar("W", bound=WireArguments)
@@ -131,11 +154,18 @@ def with_record_mode(options: W) -> W:
 
 
 def child_environment(
-    environment: Mapping[str, str], server: WireServer, network: ProgramNetwork, base_url_vars: Iterable[str] = ()
+    environment: Mapping[str, str],
+    server: WireServer,
+    network: ProgramNetwork,
+    base_url_vars: Iterable[str] = (),
+    *,
+    program: KnownProgram = UNKNOWN,
 ) -> dict[str, str]:
-    """Return the `environment` with the variables that lead to the server, and those that the user names."""
+    """Return a program's environment: with the variables that lead to the server, and those that the user names."""
     plain = plain_environment(environment, server.url, is_replayed=not server.is_live)
-    return network.environment_of(server.env | named_base_urls(base_url_vars, server.url), server.url, plain=plain)
+    own = server.env | named_base_urls(base_url_vars, server.url)
+    environment = network.environment_of(own, server.url, plain=plain)
+    return program.environment(environment, is_replayed=not server.is_live)
 
 
 class EffectReports:

@@ -13,7 +13,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -26,6 +25,7 @@ GUEST = Path(__file__).parent / "guest" / "start.py"
 UNFIT = 78
 """The exit code of an interpreter that cannot be a fork server."""
 MAX_MESSAGE_BYTES = 1024 * 1024
+NAMES_A_MESSAGE = 1000
 MAX_REQUESTS_CHARS = 100_000
 """The maximum size of requests in a message, which must fit into a socket's buffer. Longer ones are left out."""
 START_S = 120.0
@@ -123,8 +123,12 @@ class ForkServer:
 
         `left` is the requests' residue that is unfit for a fork. In both cases this server is useless.
         """
-        loaded = self._ask({"preload": msgspec.to_builtins(replace(libraries, requests=[]))}, "blamed")
-        self.blamed, self.why, self.left = loaded["blamed"], loaded["why"], ""
+        self.blamed, self.left = [], ""
+        for start in range(0, len(libraries.modules), NAMES_A_MESSAGE):
+            if self.is_fit:
+                part = libraries.modules[start : start + NAMES_A_MESSAGE]
+                loaded = self._ask({"preload": {"modules": part}}, "blamed")
+                self.blamed, self.why = loaded["blamed"], loaded["why"]
         for requests in _in_parts(libraries.requests):
             if self.is_fit:
                 self.left = self._ask({"requests": requests, "url": self._url}, "left")["left"]

@@ -4,6 +4,7 @@ Node on the clock of the server."""
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import socket
@@ -406,17 +407,20 @@ class VirtualLife(ABC):
         assert self._run_clock is not None
         return self._run_clock.due_s
 
-    def end(self) -> None:
+    def end(self, *, wakes_s: float = math.inf) -> None:
         """End it, because its time is over."""
         assert self._run_clock is not None
-        self.hung = self.hung or self._run_clock.hung_text()
+        self.hung = self.hung or self._run_clock.hung_text(wakes_s=wakes_s)
         self.kill()
 
     def note_modules(self, names: bytes) -> None:
         """Do nothing: nothing is loaded before a run."""
 
     def _left_s(self) -> float:
-        left_s = self._launcher.patience.idle_s - (SYSTEM_CLOCK.monotonic_s() - self._clock.last_message_s)
+        assert self._run_clock is not None
+        left_s = self._run_clock.idle_s(self._launcher.patience) - (
+            SYSTEM_CLOCK.monotonic_s() - self._clock.last_message_s
+        )
         if left_s <= 0:
             self.end()
         return left_s
@@ -436,6 +440,7 @@ class _ForkedLife(VirtualLife):
     ) -> None:
         super().__init__(launcher, clock)
         self._forks, self._wants_modules, self._has_modules = launcher, wants_modules, Event()
+        self._modules: list[str] = []
         address = launcher.server.address
         self._process = self._program = ForkedProgram(server, address, environment, wants_modules=wants_modules)
 
@@ -449,8 +454,11 @@ class _ForkedLife(VirtualLife):
         return ended
 
     def note_modules(self, names: bytes) -> None:
-        self._forks.load(decode(names, Libraries))
-        self._has_modules.set()
+        part = decode(names, Libraries).modules
+        self._modules += part
+        if not part:
+            self._forks.load(Libraries(self._modules))
+            self._has_modules.set()
 
 
 NODE_GUEST = Path(__file__).parent / "guest" / "node_time.cjs"

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from threading import Lock
 
@@ -100,6 +101,9 @@ def check_command(command: Sequence[str]) -> None:
 CLEAN_RUN_S = 60.0
 """The minimum of seconds that the clean run may go without a call, when the program's pace is unknown."""
 
+START_S = 300.0
+"""The same before the first call: libraries are loaded then, and nothing is compiled or cached."""
+
 SLOWNESS = 10.0
 """The factor of the clean run's time that a program may go without a call."""
 
@@ -135,9 +139,19 @@ class Patience:
         return max(self.wait_s, SLOWNESS * max(self._clean_s, min(self._recent_s)))
 
     @property
+    def start_s(self) -> float:
+        """Seconds that a run may continue before its first call."""
+        return max(self.wait_s, START_S) if self._clean_s is None else self.idle_s
+
+    @property
     def total_s(self) -> float:
         """The time limit of a whole run, in seconds."""
         return self.idle_s * MAX_WAITS if self._deadline_s is None else self.idle_s
+
+    @property
+    def knows_pace(self) -> bool:
+        """Whether the clean run has ended."""
+        return self._clean_s is not None
 
     def copy(self) -> Patience:
         """Return one with the same deadline and no known runs."""
@@ -161,11 +175,15 @@ class RunClock:
     def took_s(self) -> float:
         return self._now_s() - self._started_s
 
+    def idle_s(self, patience: Patience) -> float:
+        """Return the seconds that it may go on without a call, where nothing is held back."""
+        return patience.start_s if self._observer.last_call is None else patience.idle_s
+
     @property
     def due_s(self) -> float:
         """The presently known moment until which it may run."""
         patience, last = self._patience, self._observer.last_call
-        limit_s = patience.idle_s if self._observer.pending is None else patience.wait_s
+        limit_s = self.idle_s(patience) if self._observer.pending is None else patience.wait_s
         since_s = self._started_s if last is None else max(self._started_s, last.at_s)
         most_s = patience.total_s + self._observer.tools_took_s  # a tool that takes long is not the program's doing
         return min(limit_s + since_s, self._started_s + most_s)
@@ -177,8 +195,8 @@ class RunClock:
             self.hung = self.hung_text()
         return min(left_s, self._patience.wait_s)
 
-    def hung_text(self) -> str:
-        """Describe what it has waited for too long."""
+    def hung_text(self, *, wakes_s: float = inf) -> str:
+        """Say what it waits for, for too long. It `wakes_s` up at that moment by itself, if that is known."""
         pending, last = self._observer.pending, self._observer.last_call
         wait_s, total_s = self._patience.wait_s, self._patience.total_s
         if (
@@ -190,10 +208,15 @@ class RunClock:
             return pending.retrying_text(total_s)
         if pending is not None:
             return pending.waiting_text(wait_s)
-        is_plain = self._patience.idle_s == self._patience.wait_s
-        long = f"{self._patience.wait_s:g} s" if is_plain else "more than ten times as long as without a fault"
+        idle_s = self.idle_s(self._patience)
+        is_plain = idle_s == wait_s or not self._patience.knows_pace
+        long = f"{idle_s:g} s" if is_plain else "more than ten times as long as without a fault"
         if last is None or last.at_s < self._started_s:
             return f"it had made no call after {long}"
+        if wakes_s < inf:
+            slept_s, allowed_s = round(wakes_s - last.at_s, 1), round(self.due_s - last.at_s, 1)
+            hint = f"longer than {allowed_s:g} s: it needs a shorter pause, or -o deadline=SECONDS"
+            return f"it sleeps for {slept_s:g} s after {last.name}, {hint}"
         if last.has_server_ended:
             return f"it had not ended {long} after {last.name}, whose server ended without an answer"
         return f"it had not ended {long} after {last.name}, and was not waiting for an answer"

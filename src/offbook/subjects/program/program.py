@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from offbook.agents.preset import known_program, presets_of, with_preset
 from offbook.errors import InputError
 from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, unseen_calls
 from offbook.explore.observer import CLEAN_LIMITS, CallLimits, RunObserver, max_calls_after
@@ -41,7 +42,7 @@ from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
 from offbook.recording.tool_names import answered_tool_names
 from offbook.session.script import ModelScript, Script
-from offbook.settings import unknown_tools
+from offbook.settings import find_project, unknown_tools
 from offbook.subjects.crash import first_life
 from offbook.subjects.program.fork_server import UnfitProgramError
 from offbook.subjects.program.kept_folders import KeptFolders
@@ -72,7 +73,6 @@ from offbook.tools.child_process import describe_left_running
 from offbook.tools.effects import EFFECTS_URL_VARIABLE, EFFECTS_VARIABLE, Effect, prefer_reported, split_reached
 from offbook.vendors import (
     DUMMY_KEY,
-    agent_variables,
     api_key_variables,
     base_url_variables,
     named_base_urls,
@@ -146,6 +146,8 @@ class ProgramSubject:
         if not command:
             raise InputError("the command is empty", source="explore")
         self.name = shlex.join(command)
+        self._program = known_program(settings.preset, command, presets_of(find_project()))
+        settings = with_preset(settings, self._program.preset)
         self._command, self._replay, self._env, self._settings = list(command), replay, dict(env or {}), settings
         self._mcp = None if mcp is None else self._open_mcp(mcp)
         self._declarations = settings.declarations if self._mcp is None else self._mcp.declarations
@@ -273,7 +275,8 @@ class ProgramSubject:
         with ExitStack() as stack:
             place = stack.enter_context(launcher.place())
             name, files = place.name, RunFiles(place.folder, self._ledger)
-            command = stack.enter_context(self._kept.run(self._command_in(files), Path(place.folder)))
+            words = self._program.command(self._command_in(files), self._server.session_url(name))
+            command = stack.enter_context(self._kept.run(words, Path(place.folder)))
             environment = self._environment(name, files, waits_for_effects=self._settings.crashes or plan.can_crash)
             environment[CASE_VARIABLE] = case_name(plan, continuation)
             working = None if self._working is None else self._working.copy_to(place.folder)
@@ -453,7 +456,7 @@ class ProgramSubject:
         url = self._server.session_url(name)
         own = {
             **base_url_variables(url),
-            **named_base_urls([*agent_variables(self._command), *self._settings.base_url_vars], url),
+            **named_base_urls(self._settings.base_url_vars, url),
             **api_key_variables(self._server.token),
             "OFFBOOK_URL": url,
             "TMPDIR": str(files.temporary),
@@ -463,7 +466,8 @@ class ProgramSubject:
             **tool_variables(self._inherited, url, self._settings.tools),
         }
         plain = plain_environment(self._inherited, url, is_replayed=True)
-        return self._network.environment_of(own, self._server.url, plain=plain, session=name)
+        environment = self._network.environment_of(own, self._server.url, plain=plain, session=name)
+        return self._program.environment(environment, is_replayed=True)
 
     def _aliases(self, name: str, files: RunFiles) -> dict[str, str]:
         """Return the run-specific texts, and their replacements."""

@@ -87,12 +87,12 @@ class LifeOnClock(Protocol):
         """Return the last moment that it may reach."""
         ...
 
-    def end(self) -> None:
-        """End it, because it would go beyond that moment."""
+    def end(self, *, wakes_s: float) -> None:
+        """End it, because it would go beyond that moment: it waits until `wakes_s`, which may be never."""
         ...
 
     def note_modules(self, names: bytes) -> None:
-        """Note the modules that the program has loaded, as JSON."""
+        """Note what the program has loaded, as JSON: a part, and nothing after the last one."""
         ...
 
 
@@ -225,7 +225,7 @@ class SessionClock:
         if due_s > limit_s or math.isinf(due_s):
             self._is_over = True
             if self._life is not None:
-                self._life.end()
+                self._life.end(wakes_s=due_s)
             return False
         due = [timer for timer, at_s in self._timers.items() if at_s <= self.now_s and not timer.done()]
         for timer in due:

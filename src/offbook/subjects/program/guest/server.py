@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -27,6 +28,8 @@ from .shared_time import SharedTime
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_HOLD_S = 60.0
 """The seconds for a program to reach its fork point."""
+NAMES_A_MESSAGE = 1000
+"""So many fit into the buffer of a socket, which holds 212,992 bytes on most machines."""
 _HELD = b"held"
 _PR_SET_PDEATHSIG = 1
 _exit_now, _fork = os._exit, os.fork
@@ -241,11 +244,24 @@ class _Server:
             code = self._program.run()
             if command["modules"]:
                 waits.Waits.follow(None)
-                names = preload.foreign_modules(self._at_start, self._program.folders)
-                linked.send(b"m" + json.dumps({"modules": names}).encode())
+                self._tell_modules(linked)
             _exit_now(code)
+        except BaseException:  # ours, as the program has its own end
+            traceback.print_exc()
         finally:
             _exit_now(1)
+
+    def _tell_modules(self, linked: Any) -> None:
+        """Send the names of what the run has loaded, in messages that fit into the buffer of a socket.
+
+        Without them, the next runs load it themselves.
+        """
+        assert self._program is not None
+        names = preload.foreign_modules(self._at_start, self._program.folders)
+        parts = [names[start : start + NAMES_A_MESSAGE] for start in range(0, len(names), NAMES_A_MESSAGE)]
+        with suppress(OSError):
+            for part in (*parts, []):
+                linked.send(b"m" + json.dumps({"modules": part}).encode())
 
     def _become_run(self, parent: int, files: list[int]) -> Any:
         """Leave the group and the files of the server, and return the link to the clock."""

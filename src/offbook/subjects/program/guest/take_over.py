@@ -56,6 +56,7 @@ class TakeOver:
         self._functions = dict(line.split("=", 1) for line in lines if "=" in line)
         self._own = set[str]()
         self._script: CodeType | None = None
+        self._hosts: dict[str, None] = {}
 
     @property
     def tools(self) -> Tools:
@@ -71,16 +72,39 @@ class TakeOver:
 
     def install(self) -> None:
         """Take over tools from now on."""
+        import atexit
+
+        sys.addaudithook(self._watch_network)
+        atexit.register(self._note_hosts)
         hooks = ModuleHooks()
         for name in HOOKED:
             hooks.add(name, self._take_framework)
         for module in {place.partition(":")[0] for place in self._functions.values()} - {"__main__"}:
             hooks.add(module, self._take_functions)
         if self._functions:
-            import atexit
-
             sys.addaudithook(self._watch_main)
             atexit.register(self._note_missing)
+
+    # Names are noted when they are looked up, because a connection has only the address. An address without a name, as
+    # where a library resolves names itself, is noted when it is connected to. What sends no byte, a socket for
+    # datagrams that is "connected" to find the address of this machine, is no connection.
+    def _watch_network(self, event: str, arguments: Any) -> None:
+        """Note the hosts other than this machine that the program wants to reach."""
+        if event == "socket.getaddrinfo":
+            host = arguments[0]
+        elif event == "socket.connect" and not self._hosts and arguments[0].type & 0xF == 1:
+            host = arguments[1][0] if isinstance(arguments[1], tuple) else ""
+        else:
+            return
+        name = host.decode("latin-1") if isinstance(host, bytes) else host
+        if isinstance(name, str) and name and not _is_here(name):
+            self._hosts[name] = None
+
+    def _note_hosts(self) -> None:
+        for host in self._hosts:
+            self.tools.notes.append({"host": host})
+        if self._hosts:
+            self.tools.send_notes()
 
     def _take_framework(self, module: ModuleType) -> None:
         from .frameworks import hook_framework
@@ -157,6 +181,12 @@ class TakeOver:
         for tool, path in self._own_places().items():
             self._take_function(tool, sys.modules["__main__"], path)
             self.tools.send_notes()  # this runs after what was registered with the first tool
+
+
+def _is_here(host: str) -> bool:
+    """Return whether a host is this machine."""
+    own = os.uname().nodename
+    return host in ("localhost", "::", "::1", "0.0.0.0", own) or host.startswith(("127.", "::ffff:127."))  # noqa: S104
 
 
 def _find(module: ModuleType, path: str) -> object:
