@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property, lru_cache
 from typing import Any, cast
 from urllib.parse import quote
@@ -95,7 +95,7 @@ class RunFolders(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     def named_in(self, text: str) -> RunFolders:
         """Return those of the folders that a text names."""
         known = {name for names in self for name in names}
-        named = {name for name, _, _ in _found(text, known)}
+        named = {found.name for found in _found(text, known)}
         return RunFolders(*(tuple(name for name in names if name in named) for names in self))
 
 
@@ -182,17 +182,17 @@ class Renames(Struct, frozen=True, dict=True):
         return any(self._names(text) for text in texts)
 
     def _names(self, text: str) -> bool:
-        return any(old in self._changing for old, _, _ in _found(text, self.names))
+        return any(found.name in self._changing for found in _found(text, self.names))
 
     def _texts(self, texts: list[str]) -> list[str]:
         """Return texts that are one text together with the new names, each where the old one began."""
         spans = []
-        for old, span, encode in _found("".join(texts), self.names):
-            new = self.names[old]
+        for found in _found("".join(texts), self.names):
+            new = self.names[found.name]
             if not new:
-                raise _unknown_folder(old)
-            if new != old:
-                spans.append((*span, encode(new)))
+                raise _unknown_folder(found.name)
+            if new != found.name:
+                spans.append(found.replaced(new))
         return replace_spans(texts, spans) if spans else texts
 
     def _chunks(self, chunks: list[TimedPiece]) -> list[TimedPiece]:
@@ -324,10 +324,9 @@ class FolderMap(Struct, frozen=True, dict=True):
     def as_recorded(self, text: str) -> tuple[str, frozenset[str]]:
         """Return what a request would have said in the recorded run, and which of the folders it names."""
         found = list(_found(text, {**self._forth, **dict.fromkeys(self._back)}))
-        spans = [
-            (*span, encode(self._forth[name])) for name, span, encode in found if self._forth.get(name, name) != name
-        ]
-        named = frozenset(name for name, _, _ in found)
+        new = [(each, self._forth.get(each.name, each.name)) for each in found]
+        spans = [each.replaced(name) for each, name in new if name != each.name]
+        named = frozenset(each.name for each in found)
         return (replace_spans([text], spans)[0] if spans else text), named
 
     def renames(self, named: frozenset[str] = frozenset()) -> Renames:
@@ -386,50 +385,79 @@ _BEFORE = r"""(?:(?<![\w./\\~%-])|(?<=\\[nrt])|(?<=file://)|(?<=[\s"'=]-[A-Za-z]
 _AFTER = r"(?![\w~+@-]|\.\w|%(?!2[Ff])[0-9A-Fa-f]{2})"
 
 
-def _with_slashes(name: str, backslashes: str) -> str:
-    return name.replace("/", f"{backslashes}/")
+class _Form(Struct, frozen=True):
+    """A way to write a folder: the pattern that finds it, and what writes another name in this way, which gets the
+    backslashes before each slash."""
 
-
-class _Found(Struct, frozen=True):
     name: str
     pattern: str
-    encode: Any
+    encode: Callable[[str, str], str]
+
+
+class _Forms(Struct, frozen=True):
+    """The ways to write some folders, in the order of the groups of `pattern`. Only where `start` matches, it may."""
+
+    start: re.Pattern[str]
+    pattern: re.Pattern[str]
+    forms: list[_Form]
 
 
 @lru_cache(maxsize=64)  # each case of an exploration has folders of its own
-def _pattern(names: frozenset[str]) -> tuple[re.Pattern[str], list[_Found]]:
-    forms: list[_Found] = []
+def _forms_of(names: frozenset[str]) -> _Forms:
+    forms: list[_Form] = []
     for name in names:
         parts = name.split("/")[1:]
-        forms.append(_Found(name, "/" + "(?P=slash)/".join(map(re.escape, parts)), _with_slashes))
-        forms.append(
-            _Found(
-                name, "".join(f"%2[Ff]{re.escape(quote(part))}" for part in parts), lambda new, _: quote(new, safe="")
-            )
-        )
+        in_url = "".join(f"%2[Ff]{re.escape(quote(part))}" for part in parts)
+        forms.append(_Form(name, "/" + "(?P=slash)/".join(map(re.escape, parts)), _with_slashes))
+        forms.append(_Form(name, in_url, lambda new, _: quote(new, safe="")))
         if quote(name) != name:
-            forms.append(_Found(name, re.escape(quote(name)), lambda new, _: quote(new)))
+            forms.append(_Form(name, re.escape(quote(name)), lambda new, _: quote(new)))
         if (escaped := _in_ascii(name)) != name:
-            forms.append(_Found(name, re.escape(escaped), lambda new, _: _in_ascii(new)))
+            forms.append(_Form(name, re.escape(escaped), lambda new, _: _in_ascii(new)))
     forms.sort(key=lambda form: (-len(form.name), form.name))
     alternatives = "|".join(f"({form.pattern})" for form in forms)
-    return re.compile(f"{_BEFORE}(?P<slash>\\\\*)(?:{alternatives}){_AFTER}"), forms
+    first = {name.split("/")[1] for name in names}
+    starts = "|".join(re.escape(form) for part in first for form in {part, quote(part), _in_ascii(part)})
+    pattern = re.compile(f"{_BEFORE}(?P<slash>\\\\*)(?:{alternatives}){_AFTER}")
+    return _Forms(re.compile(f"(?:/|%2[Ff])(?:{starts})"), pattern, forms)
+
+
+def _with_slashes(name: str, backslashes: str) -> str:
+    return name.replace("/", f"{backslashes}/")
 
 
 def _in_ascii(text: str) -> str:
     return json.dumps(text)[1:-1]
 
 
-def _found(text: str, names: Iterable[str]) -> Iterator[tuple[str, tuple[int, int], Any]]:
-    """Yield which of the names a text has, from where to where, and what writes another name in the same way."""
+class _Found(Struct, frozen=True):
+    """A folder in a text, from `start` to `end`, with what writes another name in the same way."""
+
+    name: str
+    start: int
+    end: int
+    form: _Form
+    backslashes: str
+
+    def replaced(self, new: str) -> tuple[int, int, str]:
+        return self.start, self.end, self.form.encode(new, self.backslashes)
+
+
+def _found(text: str, names: Iterable[str]) -> Iterator[_Found]:
+    """Yield which of the names a text has, in order."""
     known = frozenset(names)
     if not known:
         return
-    pattern, forms = _pattern(known)
-    for match in pattern.finditer(text):
-        form = forms[(match.lastindex or 2) - 2]
-        backslashes = match["slash"]
-        yield form.name, match.span(), lambda new, form=form, backslashes=backslashes: form.encode(new, backslashes)
+    forms, done = _forms_of(known), 0
+    for at in forms.start.finditer(text):
+        start = at.start()
+        while start > done and text[start - 1] == "\\":
+            start -= 1
+        match = forms.pattern.match(text, start) if start >= done else None
+        if match is not None:
+            form = forms.forms[(match.lastindex or 2) - 2]
+            yield _Found(form.name, start, match.end(), form, match["slash"])
+            done = match.end()
 
 
 _HOME_NAME = rb"""[^/\\\s"'`:;,<>()\[\]{}|&*?]+"""
