@@ -31,8 +31,8 @@ LIMITS = {
     "One HTTP request": 22,
     "Record one streamed call": 37,
     "One MCP tool call in replay": 23,
-    "One pytest test that records": 41,
-    "One explored case of a program": 103,
+    "One pytest test that records": 42,
+    "One explored case of a program": 105,
     "Explore one case": 65,
     "One scenario conversation": 17,
 }

@@ -17,7 +17,7 @@ from offbook.recording.format.document import rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.match.cursor import AlikeArguments, AlikeRequests, Cursor, ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields, without_nulls
-from offbook.recording.match.folders import RunFolders
+from offbook.recording.match.folders import FOLDERS, NOWHERE, RunFolders
 from offbook.recording.stores.store import RecordingReader, StoredExchange
 from offbook.session.call import Call
 
@@ -43,7 +43,7 @@ class Tape:
         rules = rules_from_meta(reader.meta, source=reader.source)
         self.rules = replace(rules, exact=True) if exact else rules
         self.but_for: Counter[tuple[str, ...]] = Counter()
-        self.folders = RunFolders.from_meta(reader.meta, source=reader.source)
+        self.folders = RunFolders.from_meta(reader.meta, source=reader.source) if FOLDERS in reader.meta else NOWHERE
 
     @cached_property
     def alike(self) -> AlikeRequests:

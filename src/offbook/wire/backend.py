@@ -22,7 +22,7 @@ from offbook.faults.log import FaultLog
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.latency import Latency
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
-from offbook.recording.match.folders import SAME_FOLDERS, FolderMap, FolderNotes, RunFolders
+from offbook.recording.match.folders import NOWHERE, SAME_FOLDERS, FolderMap, FolderNotes, RunFolders
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import PositionedReader
 from offbook.session.log import Log, Served
@@ -350,6 +350,8 @@ class WireBackend:
     def _folders_of(self, tape: Tape | None, explored_run: ExploredRun | None) -> FolderMap:
         """Return the folders of a session, which has those of the options if it has none of its own."""
         given = self._options.folders
+        if given is SAME_FOLDERS and explored_run is None and (tape is None or tape.folders is NOWHERE):
+            return SAME_FOLDERS
         today = given.today if explored_run is None else explored_run.folders
         recorded = given.recorded if tape is None else tape.folders.or_else(given.recorded)
         if self._options.exact:  # a copy of a folder is another one in each run, and no difference
