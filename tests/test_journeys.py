@@ -29,7 +29,7 @@ QUESTION = [{"role": "user", "content": "Hi"}]
 LIMITS = {
     "Replay a call": 9,
     "One HTTP request": 22,
-    "Record one streamed call": 37,
+    "Record one streamed call": 38,
     "One MCP tool call in replay": 23,
     "One pytest test that records": 42,
     "One explored case of a program": 105,
