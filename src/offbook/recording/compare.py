@@ -238,7 +238,7 @@ def propose_rules(old: Document, new: Document) -> RuleProposal:
         for path, left, right in differing_leaves(before, after):
             if parts := _part_masks(left, right):
                 mask.update(dict.fromkeys(parts))
-            elif (shape := _volatile_shape(left, right)) is not None:
+            elif (shape := volatile_shape(left, right)) is not None:
                 mask[shape] = None
             elif _INNER_FIELD.fullmatch(path):
                 ignore[path] = None
@@ -327,7 +327,7 @@ def _unshared(document: Document, other: Document) -> list[Exchange]:
     return sorted(left, key=lambda exchange: exchange.recorded_at or "")
 
 
-def _volatile_shape(old: Any, new: Any) -> str | None:
+def volatile_shape(old: Any, new: Any) -> str | None:
     """Return the first pattern whose masking makes two texts, or numbers, equal."""
     is_number = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (old, new))
     if not is_number and not (isinstance(old, str) and isinstance(new, str)):

@@ -770,7 +770,10 @@ class WireSession(Session, Served):
         return self.note(attempt, vendor_refusal(codec, refusal), CallOutcome("missed"))
 
     def _answer_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> HttpResponse:
-        error = self.faults.explain(error.replace(hint=_MISS_HINTS[error.kind]), attempt.site)
+        from offbook.recording.match.mismatch import MASK_IT  # noqa: PLC0415 - most runs have no miss
+
+        hint = error.hint if error.hint == MASK_IT else _MISS_HINTS[error.kind]
+        error = self.faults.explain(error.replace(hint=hint), attempt.site)
         self._report_miss(attempt, error)
         scripted = self.source if isinstance(self.source, ScriptedModels) else None
         match = None if scripted is None else scripted.continued(attempt.parsed, attempt.step_id)

@@ -151,6 +151,15 @@ def test_what_differed_and_did_not_count_is_counted(execute, of_january):
     assert json.loads(Path("r.json").read_text())["but_for"] == {"a date or time": 1}
 
 
+def test_to_record_again_is_not_proposed_where_a_date_differs(execute, record):
+    record("asked.json", question="Book for 2026-12-24.", first="Fine.")
+    code, _, err = execute("--replay", "asked.json", "--", *ASK, "Book for 2026-12-25.")
+    assert code == 3
+    assert "recording diff FIRST SECOND --propose --write" in err
+    assert "record it again" not in err
+    assert "record it again" in execute("--replay", "asked.json", "--", *ASK, "Book for two.")[2]
+
+
 def test_an_exact_replay_answers_equal_requests_alone(execute, of_january):
     assert execute("--exact", "--replay", "asked.json", "--", *ASK, of_january)[:2] == (3, "status 422\n")
     assert execute("--exact", "--replay", "asked.json", "--", *ASK, "Today's date is 2026-01-05.")[0] == 0

@@ -29,6 +29,7 @@ from offbook.private_folder import PrivateFolder
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
+from offbook.recording.match.mismatch import MASK_IT
 from offbook.recording.stores.locate import open_store
 from offbook.session.log import Log
 from offbook.settings import arguments_of, find_project
@@ -434,6 +435,8 @@ class ExitPolicy(Struct, frozen=True):
             return ExitDecision(MISMATCH, "the real API would refuse requests of the command", hint)
         has_matched = bool(tally.totals.outcomes["served"]) or self.options.record is not None
         reason = f"the recording {'does not match' if has_matched else 'matches none of'} the calls"
+        if is_listed and all(MASK_IT in miss.text for miss in tally.misses):
+            return ExitDecision(MISMATCH, reason, MASK_IT)
         return ExitDecision(MISMATCH, reason, self._record_again(has_matched=has_matched))
 
     def _record_again(self, *, has_matched: bool) -> str:

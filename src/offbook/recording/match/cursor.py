@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -28,10 +28,11 @@ from offbook.recording.match.fingerprint import (
     without_nulls,
 )
 from offbook.recording.match.folders import NO_RENAMES, Renames, without_home_names
-from offbook.recording.match.harmless import Comparison, HarmlessDifference, PlainText, without_temporary_names
-from offbook.recording.match.moments import UNKNOWN_TIMES, RunTimes
 from offbook.recording.redact.rules import has_rules_in_force, mask_text
 from offbook.recording.stores.store import Claim, ExchangeIndex, SharedIndex, SharedReader, StoredExchange
+
+if TYPE_CHECKING:
+    from offbook.recording.match.harmless import HarmlessDifference, PlainText
 
 _SHORTEST_SECRET = 8
 
@@ -332,6 +333,9 @@ class AlikeRequests:
         """
         if self._rules.exact or not self._has_requests:
             return []
+        from offbook.recording.match.harmless import Comparison  # noqa: PLC0415 - most runs have equal requests alone
+        from offbook.recording.match.moments import RunTimes  # noqa: PLC0415
+
         now, plain = datetime.now(UTC), self._plain(fields)
         found: dict[str, HarmlessDifference] = {}
         for stored in self._by_outline.get(_outline(plain), ()):
@@ -437,7 +441,11 @@ class AlikeArguments:
                 if meaning is not None and stored.fingerprint is not None:
                     meaning = self._normalised(meaning)
                     known.setdefault(self._hash(meaning), {})[stored.fingerprint] = meaning
-        own, found = self._normalised(self.meaning(key, arguments)), list[tuple[str, HarmlessDifference]]()
+        from offbook.recording.match.harmless import Comparison  # noqa: PLC0415 - most runs have equal calls alone
+        from offbook.recording.match.moments import UNKNOWN_TIMES  # noqa: PLC0415
+
+        found: list[tuple[str, HarmlessDifference]] = []
+        own = self._normalised(self.meaning(key, arguments))
         for fingerprint, meaning in self._known[key].get(self._hash(own), {}).items():
             compared = Comparison(UNKNOWN_TIMES, plain_text(self._rules))
             if compared.is_same_value(meaning, own):
@@ -468,5 +476,7 @@ class AlikeArguments:
             stored = None if stored.repeats else self._index.find(key=key, fingerprint=None, after=stored.id)
 
     def _hash(self, meaning: JsonObject) -> str:
+        from offbook.recording.match.harmless import without_temporary_names  # noqa: PLC0415 - see above
+
         data = msgspec.json.encode(meaning, order="sorted").decode()
         return sha256(without_temporary_names(plain_text(self._rules)(data)).encode()).hexdigest()

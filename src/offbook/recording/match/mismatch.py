@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from offbook.comparison import SHOWN_COLUMNS, difference_between
+from offbook.comparison import SHOWN_COLUMNS, difference_between, differing_leaves
 from offbook.errors import RecordingMismatchError
 from offbook.messages import JsonObject, Request
 from offbook.recording.format.exchange import Exchange, ToolExchange
@@ -26,6 +26,10 @@ SHOWN_KEYS = 12
 SHOWN_PLACES = 6
 SHOWN_PLACE_CHARS = 200
 RECORD_AGAIN = 'record it again with record="all", which replaces what is there, or undo the change'
+MASK_IT = (
+    "only an id or a date differs: if it does not count, record the run a second time, and mask that part: "
+    "offbook recording diff FIRST SECOND --propose --write"
+)
 RECORD_AFRESH = 'record it again with record="fresh", which replaces the recording, or undo the change'
 _MASKED = "<redacted>"
 
@@ -54,8 +58,17 @@ def mismatch_error(
         kind=match.mismatch or "missing",
         key=None if near is None else near.key,
         difference=difference,
-        hint=_hint(request.step_id, match, near, reader),
+        hint=MASK_IT if _differs_by_chance(recorded, fields) else _hint(request.step_id, match, near, reader),
     )
+
+
+def _differs_by_chance(recorded: JsonObject | None, fields: JsonObject) -> bool:
+    """Return whether a request differs from the recorded one in ids and dates alone, which every run has anew."""
+    from offbook.recording.compare import volatile_shape  # noqa: PLC0415 - it uses this module
+
+    if recorded is None or recorded == fields:
+        return False
+    return all(volatile_shape(old, new) is not None for _, old, new in differing_leaves(recorded, fields))
 
 
 def _redact(fields: JsonObject) -> JsonObject:
