@@ -382,7 +382,7 @@ def test_chaos_that_makes_no_sense_is_refused(wrong, place, reason):
         ({}, {"type": "ws_close", "code": 1006}, "code", "no server sends 1006"),
         ({}, {"type": "ws_close", "reason": "x" * 124}, "reason", "at most 123 bytes"),
         ({}, {"type": "held_until", "tool": "refund"}, "call", "which call of 'refund' is not said"),
-        ({}, {"type": "held_until", "tool": "a", "step": "b", "call": 1}, "step", "one of a tool or one of a step"),
+        ({}, {"type": "held_until", "tool": "a", "step": "b", "call": 1}, "step", "belongs to a tool or to a step"),
         ({"tool": "a"}, {"type": "injected_text", "instruction": " "}, "instruction", "the instruction is empty"),
         ({"tool": "a"}, {"type": "injected_text", "instruction": "ignroe"}, "instruction", "unknown value 'ignroe'"),
     ],

@@ -14,10 +14,9 @@ from offbook.recording.match.folders import NO_RENAMES, Renames
 class Call(Protocol):
     """A request to a model, a plain HTTP request, or a message of a socket (`is_message`).
 
-    `fields` is its content as canonical JSON, and `request_hash` the fingerprint of that. `request` is what it asks a
-    model, if it could be decoded; if it could not be, though it should, `problem` says why. `protocol`, `vendor`,
-    `method` and `place` are those of its API; a call of a provider in this process has none. `renames` are the names of
-    folders in its answer.
+    `fields` is its content as canonical JSON, and `request_hash` its fingerprint. `request` is the decoded model
+    request; `problem` is the reason why one could not be decoded. `protocol`, `vendor`, `method` and `place` are its
+    API's; a call of a provider in this process has none. `renames` are the names of folders in its answer.
     """
 
     @property

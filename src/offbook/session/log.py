@@ -20,9 +20,9 @@ from offbook.recording.stores.store import StoredExchange
 class LoggedCursor(Struct, frozen=True):
     """A cursor in a log. It can serve the exchanges of `recording` whose keys start with `prefix`.
 
-    In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`. With
-    `has_functions` False, those of function tools are somebody else's. `but_for` counts the calls of its tape that were
-    answered though they differ.
+    In a log of models and tools, keys of tools are like `_tools.search`, if their cursor is marked `of_tools`. Without
+    `has_functions`, function tools' keys are not its own. `but_for` counts the calls of its tape answered despite a
+    harmless difference.
     """
 
     cursor: Cursor[Any]

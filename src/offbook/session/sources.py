@@ -110,10 +110,10 @@ class RecordedModels(Source[Exchange]):
         return match
 
     def look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
-        """Return what answers a call with the folders of this run, or else why nothing does.
+        """Return the answer to a call with this run's folders, or the reason for having none.
 
         Raises:
-            RecordingMismatchError: the answer names a folder, and it is not known which one of this run that is.
+            RecordingMismatchError: the answer names a folder without a known counterpart in this run.
         """
         return self._with_folders(call, self._look_up(call, step))
 
@@ -126,7 +126,7 @@ class RecordedModels(Source[Exchange]):
         return match.with_folders(renames)
 
     def _look_up(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
-        """Return what answers a call, or else why nothing does."""
+        """Return the answer to a call, or the reason for having none."""
         match = self._match(call, step)
         if match.mismatch is None:
             return match
@@ -258,7 +258,7 @@ class ClaimedModels(RecordedModels):
         return match.mismatch is None or not self.tape.strict
 
     def _look_ahead(self, call: Call, step: str | None, count: int) -> list[ExchangeMatch[Exchange]]:
-        """Return what answers the call, and what would if that had been served, up to so many."""
+        """Return the answer to the call and its successors, up to a number."""
         found = [super()._look_up(call, step)]
         with self._cursor.supposing() as suppose:
             while len(found) < count and self._is_answer(found[-1]):
@@ -315,11 +315,10 @@ class RecordedTools(Source[ToolExchange]):
         return match
 
     def look_up(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
-        """Return what answers a call of a tool with these arguments and the folders of this run, or else why nothing
-        does.
+        """Return the answer to a tool call with these arguments and this run's folders, or the reason for having none.
 
         Raises:
-            RecordingMismatchError: the answer names a folder, and it is not known which one of this run that is.
+            RecordingMismatchError: the answer names a folder without a known counterpart in this run.
         """
         match = self._look_up(tool, arguments, fingerprint)
         if self.folders is SAME_FOLDERS and not match.folders:
@@ -330,7 +329,7 @@ class RecordedTools(Source[ToolExchange]):
         return match.with_folders(self.folders.renames(named).plus(match.folders))
 
     def as_recorded(self, arguments: JsonObject) -> tuple[JsonObject, frozenset[str]]:
-        """Return arguments as they would have been in the recorded run, and which folders they name."""
+        """Return the corresponding arguments of the recorded run, and the folders in them."""
         text, named = self.folders.as_recorded(msgspec.json.encode(arguments).decode())
         return msgspec.json.decode(text), named
 
@@ -377,7 +376,7 @@ class RecordedTools(Source[ToolExchange]):
         return {key.partition(".")[2]: key for key in keys if names[key.partition(".")[2]] == 1}
 
     def log_of(self, servers: Iterable[str]) -> Log:
-        """Return what was served of the tools of these MCP servers."""
+        """Return the log of these MCP servers' tools."""
         return Log(LoggedCursor(self._cursor, prefix=f"{server}.", but_for=self.tape.but_for) for server in servers)
 
 

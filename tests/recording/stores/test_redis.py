@@ -411,7 +411,7 @@ class TestRefusals:
                 lambda: store.save(Document(entries={"b": said("3")})),
                 lambda: store.update(lambda document: document.add("b", said("3"))),
             ):
-                with pytest.raises(RecordingUnavailableError, match="no memory left") as caught:
+                with pytest.raises(RecordingUnavailableError, match="is out of memory") as caught:
                     attempt()
                 assert "maxmemory" in caught.value.hint
             assert contents(store) == [("a", "1")]

@@ -44,10 +44,10 @@ RequestKey: TypeAlias = tuple[str, str]
 class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
     """The answer to a call. `mismatch` is a strict replay's reason to refuse it; `stored` is None without a near entry.
 
-    `but_for` names what differs and does not count, like `a time`: it is empty if the requests are equal.
-    In an exploration, `script_key` is the place of the answer in the script, and `fields` are what the clean run has
-    asked there. `given` is the response to a request that was never recorded. `folders` are recorded names of
-    folders with those that the request has, and `renamed` is what was recorded with the folders of this run.
+    `but_for` names a harmless difference, like `a time`, or is empty for equal requests. In an exploration,
+    `script_key` is the answer's place in the script, and `fields` are the clean run's request there. `given` is the
+    response to an unrecorded request. `folders` are recorded folder names with the request's own, and `renamed` is the
+    recorded exchange with this run's folders.
     """
 
     matched_by: MatchedBy

@@ -59,9 +59,9 @@ class ForkServer:
     Args:
         command: the program.
         environment: the environment of all runs.
-        libraries: what to load before the first run.
-        url: what answers requests that are sent to warm libraries up.
-        folder: where all runs work; by default here. It may be another one of that name for each run.
+        libraries: the libraries to load before the first run.
+        url: the server for requests that warm libraries up.
+        folder: the working directory of all runs; by default ours. Each run may have its own under that name.
 
     Raises:
         UnfitProgramError: the interpreter cannot do it, or has ended.

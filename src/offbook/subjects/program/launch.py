@@ -297,7 +297,7 @@ class ForkLauncher:
     def _open_server(
         self, place: _ForkPlace, program: PythonCommand, environment: Mapping[str, str], working: Path | None
     ) -> None:
-        """Let a place have a server that has loaded what can be loaded before a fork."""
+        """Give a place a server that has loaded all libraries that can be loaded before a fork."""
         for _ in range(MAX_RESTARTS):
             name = f"{place.place.name}-warm-up"
             try:

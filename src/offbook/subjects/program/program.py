@@ -332,7 +332,7 @@ class ProgramSubject:
         files: RunFiles,
         working: Path | None,
     ) -> _EndedRun:
-        """Let the program live until it ends, or is killed, and return what is known of the run so far."""
+        """Let the program live until it ends, or is killed, and return the known facts about the run so far."""
         program_exit = self._wait_for(process, observer)
         hung = observer.endless or ("" if program_exit.code is not None else process.hung or "it was stopped")
         is_cut_off = program_exit.code is None or program_exit.code < 0

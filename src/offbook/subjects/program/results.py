@@ -187,8 +187,8 @@ class ProgramProducts:
     Args:
         results: names and patterns of files that the program writes.
         check: a command, split as by a shell, that fails if something is wrong after a run.
-        state_of: a file or a folder that a run leaves its state in, or a command that prints it.
-        working: what each run has a copy of, and works in. What it changes there are results too.
+        state_of: a file or a folder with the state after a run, or a command that prints it.
+        working: the folder of which each run has a copy to work in. Its changes there are also results.
 
     Raises:
         InputError: one of them is invalid.
@@ -237,9 +237,9 @@ class ProgramProducts:
         aliases: Mapping[str, str],
         copy: Path | None = None,
     ) -> Products:
-        """Return the files of a run that has ended, whose texts get the aliases, and check it.
+        """Return the files of an ended run, with aliases in their texts, and check it.
 
-        `copy` is the folder that it has worked in.
+        `copy` is its working folder.
         """
         folder = copy or self._folder
         files = {each.declared: dict(_read(each, folder, temporary, aliases)) for each in self._patterns}
@@ -297,7 +297,7 @@ class ProgramProducts:
         return files
 
     def _run_check(self, ended: ProgramExit, environment: Mapping[str, str], folder: Path) -> str:
-        """Run the check, and return what is wrong."""
+        """Run the check, and return its complaint."""
         command = self._check or []
         return _problem_of("the check", command, self._run_command(command, ended, environment, folder))
 
@@ -309,7 +309,7 @@ class ProgramProducts:
         aliases: Mapping[str, str],
         folder: Path,
     ) -> tuple[Any, str]:
-        """Return the state that a command prints, and what is wrong if it fails."""
+        """Return the state that a command prints, and the problem if it fails."""
         printed = self._run_command(command, ended, environment, folder)
         problem = _problem_of("the command of state_of", command, printed)
         return (UNSET if problem else content_value(normalize_text(printed.stdout, aliases).encode())), problem
