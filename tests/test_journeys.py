@@ -32,7 +32,7 @@ LIMITS = {
     "Record one streamed call": 37,
     "One MCP tool call in replay": 23,
     "One pytest test that records": 41,
-    "One explored case of a program": 102,
+    "One explored case of a program": 104,
     "Explore one case": 65,
     "One scenario conversation": 17,
 }

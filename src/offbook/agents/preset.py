@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
@@ -111,11 +110,8 @@ def with_preset(options: S, preset: Preset) -> S:
 @cache
 def built_in_presets() -> Mapping[str, Preset]:
     """Return the presets of the package, by name."""
-    found = (file for file in files(__package__).iterdir() if file.name.endswith(".toml"))
-    return {
-        PurePath(file.name).stem: _read(read_toml(Path(str(file))), source=file.name, place="")
-        for file in sorted(found, key=lambda each: each.name)
-    }
+    found = sorted(Path(__file__).parent.glob("*.toml"))
+    return {file.stem: _read(read_toml(file), source=file.name, place="") for file in found}
 
 
 def presets_of(project: ProjectFile | None) -> Mapping[str, Preset]:
