@@ -134,7 +134,7 @@ def test_a_tools_fault_where_only_models_may_fail_is_explained_by_where_it_belon
     assert recorded == complaint(lambda: FaultPlan.load(path), "chaos.faults[0]")
     assert recorded[1:] == (
         f"unknown fault type {name!r}",
-        f"it is a fault of tools, for a line of a plan: 'tool=refund: {name}'",
+        f"it is a tool fault, for a line of a plan: 'tool=refund: {name}'",
     )
 
 

@@ -1,4 +1,4 @@
-"""Stands in for the models and tools an LLM agent talks to, so that agents can be tested deterministically."""
+"""Stands in for the models and tools of LLM agents, so that agents can be tested deterministically."""
 
 from offbook.lazy_names import PUBLIC_MODULES, lazy_names
 

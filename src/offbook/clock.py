@@ -1,4 +1,4 @@
-"""The clock that everything waits on: the system's, or a virtual one that never waits."""
+"""The clock for all waits: the system's, or a virtual one that never waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VIRTUAL_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 MAX_WAIT_MS = 1e10
-"""The longest wait that a file may ask for, about four months: virtual time passes it in steps of a day."""
+"""The longest wait in a file, about four months: virtual time passes it in steps of a day."""
 
 
 FIRST_PAUSE_S = 0.005
@@ -30,7 +30,7 @@ PAUSE_GROWTH = 1.5
 
 
 def polling_pauses_s() -> Iterator[float]:
-    """Yield how long to wait before each look at something that others will change: longer each time, to a limit."""
+    """Yield the pauses between looks at something that others will change, growing to a limit."""
     pause_s = FIRST_PAUSE_S
     while True:
         yield pause_s
@@ -38,7 +38,7 @@ def polling_pauses_s() -> Iterator[float]:
 
 
 def pauses_until(is_over: Callable[[], bool]) -> Iterator[float]:
-    """Yield how long to wait before each further look, until `is_over`. The caller waits, in its own way."""
+    """Yield the pauses before further looks, until `is_over`. The caller waits in its own way."""
     pauses_s = polling_pauses_s()
     while not is_over():
         yield next(pauses_s)
@@ -89,7 +89,7 @@ def timestamp(clock: Clock) -> str:
 
 
 def running_loop() -> AbstractEventLoop | None:
-    """Return the running event loop of this thread. Does not load asyncio: before it is loaded, no loop runs."""
+    """Return the running event loop of this thread, or None without loading asyncio: before that, no loop runs."""
     try:
         loop: AbstractEventLoop | None = _modules["asyncio.events"]._get_running_loop()  # noqa: SLF001
     except (KeyError, AttributeError):
@@ -101,7 +101,7 @@ def running_loop() -> AbstractEventLoop | None:
 async def time_limit(limit_s: float | None, error: Callable[[float], BaseException]) -> AsyncIterator[None]:
     """Cancel the block after `limit_s` seconds and raise `error(limit_s)`; without a limit, let it run.
 
-    A TimeoutError that the block itself raises is left as it is.
+    A TimeoutError of the block itself is raised unchanged.
     """
     import asyncio  # noqa: PLC0415 - where this runs, it is loaded
 

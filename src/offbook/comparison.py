@@ -1,4 +1,4 @@
-"""Compares two of a kind: which of their parts belong together, at which paths they differ, and how that reads.
+"""Compares two values of a kind: their corresponding parts, the paths of differences, and their text.
 
 Recordings, requests that a replay refuses, and the answers of live MCP servers are compared with these functions.
 """
@@ -27,16 +27,16 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\
 
 
 def paired(old: Mapping[K, V], new: Mapping[K, V]) -> Iterator[tuple[K, V | None, V | None]]:
-    """Yield each name with both values, in the order of `old`, then of `new`; None where a name is missing."""
+    """Yield each name with both values, in the order of `old`, then of `new`; None for a missing name."""
     for name in dict.fromkeys([*old, *new]):
         yield name, old.get(name), new.get(name)
 
 
 def nearest_pairs(scored: Iterable[tuple[float, int, int]]) -> dict[int, int]:
-    """Return which item of the left belongs to which of the right, each at most once and the most similar first.
+    """Return pairs of corresponding items of the left and the right, each at most once, the most similar first.
 
-    `scored` has the similarity, the place on the left and the place on the right of each pair that is similar at all.
-    Of pairs that are equally similar, those with nearer places come first.
+    `scored` has the similarity and both positions of each similar pair. Of equally similar pairs, those with nearer
+    positions come first.
     """
     pairs, taken = dict[int, int](), set[int]()
     for _, left, right in sorted(scored, key=lambda pair: (pair[0], -abs(pair[1] - pair[2]), *pair[1:]), reverse=True):
@@ -76,9 +76,9 @@ def _json_pair(old: Any, new: Any) -> tuple[Any, Any] | None:
 
 
 def difference_between(old: JsonObject | None, new: JsonObject) -> str:
-    """Return what differs between two requests or answers, field by field and message by message, cut to one screen.
+    """Return the difference between two requests or answers, field by field and message by message, cut to one screen.
 
-    `old` is None if the recorded entry does not have it.
+    `old` is None if the recorded entry lacks it.
     """
     if old is None:
         return "  (the entry does not have its request)"
@@ -133,7 +133,7 @@ def _changed_lines(old: list[str], new: list[str]) -> Iterator[str]:
 
 
 def _from_change(line: str, other: str) -> str:
-    """Return a changed line without most of a long beginning that has not changed."""
+    """Return a changed line without most of its long unchanged beginning."""
     pairs = enumerate(zip(line[1:], other[1:], strict=False))
     equal = next((place for place, (left, right) in pairs if left != right), 0)
     return f"{line[0]}…{line[1 + equal - SHOWN_BEFORE :]}" if equal > SHOWN_COLUMNS - SHOWN_BEFORE else line

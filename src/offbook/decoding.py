@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from threading import RLock
 from typing import Any, TypeVar, overload
 
 import msgspec
+
+from offbook.system import on_fork
 
 T = TypeVar("T")
 
@@ -15,7 +16,7 @@ T = TypeVar("T")
 # after the other. A fork waits for that, or the lock would stay taken in the child, by a thread that it does not have.
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _building = RLock()
-os.register_at_fork(before=_building.acquire, after_in_parent=_building.release, after_in_child=_building.release)
+on_fork(before=_building.acquire, after=_building.release)
 
 
 @overload

@@ -64,10 +64,10 @@ def _rebuild(kind: type[OffbookError], args: tuple[object, ...], attributes: dic
 
 
 class InputError(OffbookError):
-    """Something that a user gave is wrong.
+    """A user gave something wrong.
 
-    `source` names the file or argument, `place` the position in it, `reason` what is wrong there and `hint` what to do
-    next. The message contains all four, each once.
+    `source` names the file or argument, `place` the position in it, `reason` the problem and `hint` the next step. The
+    message contains all four, each once.
     """
 
     def __init__(self, reason: str, *, source: str = "", place: str = "", hint: str = "") -> None:
@@ -78,7 +78,7 @@ class InputError(OffbookError):
 
     @property
     def fields(self) -> dict[str, str]:
-        """What another process makes the error of: `InputError(**fields)`."""
+        """The fields from which another process makes the error: `InputError(**fields)`."""
         return {"reason": self.reason, "source": self.source, "place": self.place, "hint": self.hint}
 
 
@@ -87,7 +87,7 @@ class RecordingFormatError(InputError):
 
 
 class RecordingUnavailableError(InputError):
-    """The server that holds a recording cannot be reached, or has no room."""
+    """The server of a recording cannot be reached, or is full."""
 
 
 class RecordingWriteError(InputError):
@@ -107,7 +107,7 @@ class ExpressionError(InputError):
 
 
 class TemplateError(InputError):
-    """A template cannot be parsed, or uses a name that is not defined."""
+    """A template cannot be parsed, or uses an undefined name."""
 
 
 class RunError(InputError):
@@ -115,7 +115,7 @@ class RunError(InputError):
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a workflow. `line` and `column` count from 1; 0 means unknown."""
+    """One problem of a workflow. `line` and `column` count from 1; 0 means unknown."""
 
     reason: str
     place: str = ""
@@ -166,7 +166,7 @@ class ProviderError(OffbookError):
 
 
 class RateLimitError(ProviderError):
-    """The provider answered 429. `retry_after_s` is None if it did not say how long to wait."""
+    """The provider answered 429. `retry_after_s` is None if it named no wait."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class ProviderConnectionError(ProviderError, ConnectionError):
 
 
 class MalformedResponseError(ProviderError):
-    """A response violates its protocol. `raw` is what arrived."""
+    """A response violates its protocol. `raw` is the received text."""
 
     def __init__(self, message: str, *, provider: str = "", raw: str = "") -> None:
         self.raw = raw
@@ -204,7 +204,7 @@ class BreakerOpenError(ProviderError):
 class Attempt(NamedTuple):
     """A failed attempt: its provider, its number there from 1, its error, and the wait after it.
 
-    `note` says why it was the last attempt at that provider, if the error alone does not.
+    `note` is the reason for the last attempt at that provider, if the error alone does not explain it.
     """
 
     provider: str
@@ -219,7 +219,7 @@ class Attempt(NamedTuple):
 
 
 class AllProvidersFailedError(ProviderError):
-    """Every provider failed. `attempts` lists them in order; status, headers and body are those of the last."""
+    """Every provider failed. `attempts` lists them in order; status, headers and body are the last one's."""
 
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self.attempts = tuple(attempts)
@@ -267,7 +267,7 @@ class MockError(OffbookError):
 
 
 class MockDriftError(MockError):
-    """A mock returns what the real tool would not. `problems` says what is wrong with the value, a line each."""
+    """A mock returns a value that the real tool would not. `problems` describes it, a line each."""
 
     def __init__(self, problems: Sequence[str], *, tool: str) -> None:
         self.problems = tuple(problems)
@@ -278,8 +278,8 @@ class MockDriftError(MockError):
 class UnmockedToolError(MockError):
     """A tool without a mock was called.
 
-    `arguments` are those of the call; `suggestion` is the missing entry of the mocks, in Python. `declared_by` is the
-    function that declares them.
+    `arguments` are the call's; `suggestion` is the missing entry of the mocks, in Python. `declared_by` is the function
+    that declares them.
     """
 
     def __init__(
@@ -318,7 +318,7 @@ class StepTimeoutError(StepError, TimeoutError):
 
 
 class ToolArgumentsError(OffbookError):
-    """Arguments do not fit the parameters of a tool. `problems` says what is wrong, a line each, for a model."""
+    """Arguments do not fit the parameters of a tool. `problems` describes them for a model, a line each."""
 
     def __init__(self, problems: Sequence[str], *, tool: str) -> None:
         self.problems, self.tool = tuple(problems), tool
@@ -326,7 +326,7 @@ class ToolArgumentsError(OffbookError):
 
 
 class ToolFailureError(OffbookError):
-    """A built-in tool failed. `status_code` is that of the HTTP response, if there was one."""
+    """A built-in tool failed. `status_code` is the HTTP response's, if there was one."""
 
     def __init__(self, message: str, *, tool: str, status_code: int | None = None) -> None:
         self.tool, self.status_code = tool, status_code
@@ -334,7 +334,7 @@ class ToolFailureError(OffbookError):
 
 
 class ToolFaultError(OffbookError):
-    """An injected fault makes a tool call fail. The message is the one that the fault declares."""
+    """An injected fault makes a tool call fail, with the fault's message."""
 
     def __init__(self, message: str, *, tool: str) -> None:
         self.tool = tool
@@ -342,7 +342,7 @@ class ToolFaultError(OffbookError):
 
 
 class ToolRefusalError(OffbookError):
-    """A built-in tool refuses what it is not allowed to do. The message says what is allowed."""
+    """A built-in tool refuses a forbidden call. The message says what is allowed."""
 
     def __init__(self, message: str, *, tool: str) -> None:
         self.tool = tool
@@ -360,7 +360,7 @@ class ToolTimeoutError(OffbookError, TimeoutError):
 class ToolResolutionError(Exception):
     """Raised by a tool to report that nothing was found, and that the model should call it differently.
 
-    Nothing failed, so the model gets the message and the agent's error budget is left alone.
+    Nothing failed: the model gets the message, and the agent's error budget does not change.
     """
 
 
@@ -381,7 +381,7 @@ class UserSimulationError(OffbookError):
 
 
 class BudgetExceededError(OffbookError):
-    """The calls so far have cost as much as the budget allows."""
+    """The calls so far have spent the budget."""
 
     def __init__(self, *, spent_usd: float, limit_usd: float) -> None:
         self.spent_usd, self.limit_usd = spent_usd, limit_usd
@@ -389,9 +389,9 @@ class BudgetExceededError(OffbookError):
 
 
 class ScriptError(OffbookError):
-    """A scripted model was called more often than it has responses, or has unused responses in the end.
+    """A scripted model was called more often than it has responses, or has unused responses at the end.
 
-    `messages` are those of the call that has no response.
+    `messages` are those of the call without a response.
     """
 
     def __init__(self, message: str, *, messages: Sequence[Mapping[str, object]] = ()) -> None:
@@ -404,8 +404,8 @@ class RecordingMismatchError(OffbookError):
 
     `kind` is `missing` (nothing matches), `drifted` (the step was recorded with another request), `exhausted`
     (everything that matches has been served) or `rejected` (the API would refuse it). `key` names the entry, or the
-    nearest one; `difference` is the message-level diff against it. `hint` says what to do, `fired` which faults had
-    fired by then. What follows a fault is not recorded, so that the message then says how to go on after a fault,
+    nearest one; `difference` is the message-level diff against it. `hint` is the next step, `fired` are the faults
+    fired by then. Nothing after a fault is recorded, so the message then explains how to continue after a fault,
     instead of the hint.
     """
 
@@ -431,7 +431,7 @@ class RecordingMismatchError(OffbookError):
         return self
 
     def replace(self, *, hint: str | None = None, fired: Sequence[str] | None = None) -> "RecordingMismatchError":
-        """Return the same error with another hint, or with faults that had fired by then."""
+        """Return the error with another hint, or with fired faults."""
         return RecordingMismatchError(
             self.reason,
             kind=self.kind,

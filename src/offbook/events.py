@@ -19,7 +19,7 @@ DURATION_BOUNDS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12,
 class ReplayServed(Struct, frozen=True, gc=False):
     """A call was replayed: from the entry `key`, or with the default response if nothing matched.
 
-    Fields can be read as items too (`call["step_id"]`).
+    Fields can also be read as items (`call["step_id"]`).
     """
 
     step_id: str | None
@@ -50,7 +50,7 @@ class ReplayMissed(Struct, frozen=True, gc=False):
 
 
 class CallRecorded(Struct, frozen=True, gc=False):
-    """A call was recorded. `latency_s` is how long the real provider took."""
+    """A call was recorded. `latency_s` is the real provider's latency."""
 
     step_id: str | None
     provider: str
@@ -63,10 +63,10 @@ class CallRecorded(Struct, frozen=True, gc=False):
 
 
 class CacheUsed(Struct, frozen=True, gc=False):
-    """A call was looked up in a shared recording. It found that `gone` exchanges have expired, or were evicted.
+    """A call was looked up in a shared recording, where `gone` exchanges had expired or were evicted.
 
     `outcome` is `hit` (answered from there), `miss` (made live and recorded) or `unreached` (made live because the
-    server cannot be reached). A `wait` of `waited_s` for the call of another process comes before its hit or miss.
+    server cannot be reached). A `wait` of `waited_s` for another process's call comes before its hit or miss.
     """
 
     outcome: CacheOutcome
@@ -179,7 +179,7 @@ class BreakerChanged(Struct, frozen=True, gc=False):
 
 
 class ContextCompacted(Struct, frozen=True, gc=False):
-    """A transcript was compacted. `phase` is how far the strategy went, from 1."""
+    """A transcript was compacted. `phase` is the last phase of the strategy, from 1."""
 
     step_index: int
     strategy: str
@@ -290,10 +290,9 @@ NULL_SINK = NullSink()
 
 
 class CallContent(Struct, frozen=True):
-    """The messages of a model call, for sinks that ask for them. No event has them, and so no other sink.
+    """The messages of a model call, for sinks that ask for them. No event, and no other sink, has them.
 
-    `attempt` is that of the event that follows; 0 if it is the end of a call through a gateway. There is no response
-    if the call failed.
+    `attempt` is the following event's, or 0 at the end of a call through a gateway. A failed call has no response.
     """
 
     request: "Request"
@@ -305,7 +304,7 @@ class CallContent(Struct, frozen=True):
 
 
 class ContentSink(Sink, Protocol):
-    """A sink that may ask for messages, by `captures_content`. It gets them before the event of their call."""
+    """A sink that may ask for messages by `captures_content`. It gets them before the event of their call."""
 
     @property
     def captures_content(self) -> bool: ...
@@ -314,7 +313,7 @@ class ContentSink(Sink, Protocol):
 
 
 def capture_content(sink: Sink, content: Callable[[], CallContent | None]) -> None:
-    """Pass the messages of a call to the sink, if it asks for them; they are made only then."""
+    """Pass the messages of a call to the sink, made only if it asks for them."""
     if isinstance(sink, Sinks) and sink.captures_content:
         found = content()
         if found is not None:
@@ -322,7 +321,7 @@ def capture_content(sink: Sink, content: Callable[[], CallContent | None]) -> No
 
 
 class RecordedCallCounter:
-    """A sink that counts the calls that were recorded: `outcomes` has how many, by the type of fault, `""` for none."""
+    """A sink that counts recorded calls: `outcomes` has their numbers by fault type, `""` for none."""
 
     def __init__(self) -> None:
         self.outcomes = Counter[str]()
@@ -332,7 +331,7 @@ class RecordedCallCounter:
             self.outcomes[event.fault_type or ""] += 1
 
     def describe_failure(self) -> str:
-        """Return that all calls failed, and how; nothing if one got an answer, or none was made."""
+        """Return how all calls failed, or "" if one got an answer, or none was made."""
         if not self.outcomes or self.outcomes[""]:
             return ""
         faults = ", ".join(sorted(+self.outcomes))
@@ -379,11 +378,11 @@ class Sinks:
 
 
 class ClosingSink(ABC):
-    """A sink that holds something: `close` releases it, and is called at the end of a `with` block."""
+    """A sink with resources: `close` releases them, and is called at the end of a `with` block."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release what the sink holds. Safe to call twice."""
+        """Release the sink's resources. Safe to call twice."""
 
     def __enter__(self) -> Self:
         return self

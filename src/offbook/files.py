@@ -1,4 +1,4 @@
-"""Opens regular files, and nothing that could hang or lead elsewhere; replaces files as a whole.
+"""Opens only regular files, which cannot hang or lead elsewhere, and replaces files as a whole.
 
 A reader of a file that is being replaced sees the old content or the new one, never a part.
 """
@@ -8,8 +8,11 @@ import os
 import stat
 from pathlib import Path
 
-_SAFE = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+from offbook.system import os_flag
+
+_NO_FOLLOW = os_flag("O_NOFOLLOW")
+_SAFE = os_flag("O_CLOEXEC") | os_flag("O_NONBLOCK") | os_flag("O_NOCTTY") | os_flag("O_BINARY")
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | os_flag("O_CLOEXEC") | os_flag("O_BINARY")
 _DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -21,7 +24,7 @@ _KINDS = {
 
 
 def check_regular(path: str | os.PathLike[str], *, follow: bool = True) -> None:
-    """Raise OSError if there is something at `path` that is not a regular file, nor, if `follow`, a link to one."""
+    """Raise OSError for anything at `path` except a regular file or, if `follow`, a link to one."""
     try:
         mode = Path(path).stat(follow_symlinks=follow).st_mode
     except FileNotFoundError:
@@ -33,13 +36,13 @@ def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666, *,
     """Open a regular file, and return its descriptor. Never waits, as opening a named pipe would.
 
     Args:
-        follow: whether `path` may be a link. False for files next to ours, where a link could lead elsewhere.
+        follow: whether `path` may be a link. False for side files, where a link could lead elsewhere.
 
     Raises:
         OSError: the file cannot be opened, or is not a regular file.
     """
     try:
-        fd = os.open(path, flags | _SAFE | (0 if follow else os.O_NOFOLLOW), mode)
+        fd = os.open(path, flags | _SAFE | (0 if follow else _NO_FOLLOW), mode)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             _check_kind(path, Path(path).stat(follow_symlinks=follow).st_mode)
@@ -61,7 +64,7 @@ def _check_kind(path: str | os.PathLike[str], mode: int) -> None:
 
 
 def read_file(path: str | os.PathLike[str], *, limit: int = -1) -> bytes:
-    """Return the content of a file, or as many bytes of it as `limit` says.
+    """Return the content of a file, or its first `limit` bytes.
 
     A pipe that is open in this process is read to its end: `/dev/stdin`, and `/dev/fd/63` as shells pass `<(command)`.
 
@@ -75,15 +78,15 @@ def read_file(path: str | os.PathLike[str], *, limit: int = -1) -> bytes:
 
 
 def read_regular(path: str | os.PathLike[str], *, limit: int = -1) -> bytes:
-    """Return the content of a regular file, like `read_file`, but of nothing else."""
+    """Return the content of a regular file, like `read_file`, but refuse anything else."""
     with open(open_regular(path, os.O_RDONLY), "rb") as file:
         return file.read(limit)
 
 
 def open_output(path: str | os.PathLike[str], *, append: bool = False) -> int:
-    """Open a file to write to, and return its descriptor. It is created if it does not exist, else emptied.
+    """Open a file for writing, and return its descriptor. It is created if missing, else emptied.
 
-    A terminal, a device and a named pipe with a reader are allowed as well.
+    A terminal, a device and a named pipe with a reader are also allowed.
 
     Raises:
         OSError: it cannot be written, or the pipe has no reader.
@@ -100,20 +103,20 @@ def open_output(path: str | os.PathLike[str], *, append: bool = False) -> int:
 
 
 def write_output(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write all of `data` to what `open_output` opens. Raises like it."""
+    """Write all of `data` to the path, opened and raising like `open_output`."""
     with open(open_output(path), "wb") as file:
         file.write(data)
 
 
 def next_path(path: Path) -> Path:
-    """Return the path next to `path` to which its next content is written: `report.html.next`."""
+    """Return the path for the next content of `path`: `report.html.next`."""
     return path.with_name(path.name + ".next")
 
 
 def write_next(path: Path, data: bytes, *, mode: int | None = None, durable: bool = False) -> Path:
     """Write `data` to a new file at `next_path(path)` and return its path. Move it to `path` to replace that file.
 
-    What a crash, or somebody else, has left there is removed. A link there is not followed.
+    A leftover file or link there is removed, not followed.
 
     Args:
         mode: the permissions of the file; by default those of any new file.

@@ -1,4 +1,4 @@
-"""Packages that load a public name when it is first used, so that a bare import costs next to nothing."""
+"""Loads the public names of packages on first use, so that a bare import costs next to nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PUBLIC_MODULES = (
     "offbook.report",
     "offbook.report.exploration",
 )
-"""The modules to import what `offbook` itself does not offer from. The first one that has a name is its home."""
+"""The modules with names that `offbook` itself does not offer. The first one with a name is its home."""
 
 
 def lazy_names(
@@ -38,8 +38,8 @@ def lazy_names(
     """Return `__getattr__`, `__dir__` and `__all__` for the package whose `__init__.py` is `file`.
 
     The stub next to it, `__init__.pyi`, is the only list of the names to load: one `from module import Name as Name` a
-    line. `own_names` are those that `__init__.py` defines itself. The error for a name that one of the modules
-    `other_homes` offers instead says where to import it from.
+    line. `own_names` are those that `__init__.py` defines itself. The error for a name of one of the modules
+    `other_homes` names that import.
     """
     homes = _read_stub(file + "i")
     names = sorted([*homes, *own_names])

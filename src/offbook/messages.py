@@ -46,7 +46,7 @@ class ToolCall(Struct, frozen=True):
 
     @classmethod
     def parse(cls, tool: str, arguments: str, *, id: str | None = None) -> ToolCall:
-        """Return the call with these arguments; text that is not a JSON object becomes `raw_arguments`."""
+        """Return the call with these arguments. Text that is not a JSON object becomes `raw_arguments`."""
         if not arguments.strip():
             return cls(tool, id=id)
         try:
@@ -59,7 +59,7 @@ class ToolCall(Struct, frozen=True):
 
     @property
     def arguments(self) -> str:
-        """The arguments as JSON text, as they are sent."""
+        """The arguments as JSON text, as sent."""
         return json_text(self.args) if self.raw_arguments is None else self.raw_arguments
 
     def raise_for_fault(self) -> None:
@@ -73,7 +73,7 @@ class ToolCall(Struct, frozen=True):
 
 
 def made_tool_calls(messages: Sequence[JsonObject]) -> Iterator[tuple[JsonObject, JsonObject]]:
-    """Yield each tool call of a conversation with its function, without those that are malformed."""
+    """Yield each well-formed tool call of a conversation with its function."""
     for message in messages:
         made = message.get("tool_calls")
         for call in made if isinstance(made, list | tuple) else ():
@@ -117,8 +117,8 @@ NO_EXTRA: Mapping[str, Any] = MappingProxyType({})
 class Request(Struct, frozen=True):
     """A request to a model.
 
-    Messages and tools are plain dicts in the OpenAI chat format. `extra` holds parameters of the protocol that have
-    no field here, and is merged into the body unchanged. The fields from `stream` on are not part of the fingerprint:
+    Messages and tools are plain dicts in the OpenAI chat format. `extra` holds parameters of the protocol without a
+    field here, and is merged into the body unchanged. The fields from `stream` on are not part of the fingerprint:
     `call` is the number of the call within its step, from 1 (0 if calls are not counted), and `attempt` the number of
     the attempt within the call.
     """
@@ -167,7 +167,7 @@ def _plain_message(message: object, index: int) -> JsonObject:
 class Usage(Struct, frozen=True):
     """Tokens counted by the provider. `cached_tokens` are part of the prompt, `reasoning_tokens` of the completion.
 
-    A `total_tokens` that is missing, or zero beside other counts, is the sum of prompt and completion.
+    A `total_tokens` that is missing, or zero next to other counts, is the sum of prompt and completion.
     """
 
     prompt_tokens: int = 0
@@ -191,8 +191,7 @@ class Usage(Struct, frozen=True):
 class Response(Struct, frozen=True):
     """The complete response of a model.
 
-    `finish_reason` is `stop`, `length`, `tool_calls` or `content_filter`, or the provider's own value if it is none
-    of these.
+    `finish_reason` is `stop`, `length`, `tool_calls`, `content_filter`, or another value of the provider.
     """
 
     content: str = ""
@@ -307,10 +306,10 @@ class Reply(ABC):
 
     @abstractmethod
     async def collect(self) -> Response:
-        """Return the complete response. Raises the error that broke the stream, if there is one."""
+        """Return the complete response. Raises the error that broke the stream, if any."""
 
     async def aclose(self) -> None:
-        """Release what the reply holds. Safe to call at any time."""
+        """Release the reply's resources. Safe to call at any time."""
 
 
 class WholeReply(Reply):
@@ -331,7 +330,7 @@ class WholeReply(Reply):
 
 
 class Closable(Protocol):
-    """Something that a reply holds, such as another reply or a connection."""
+    """A resource of a reply, such as another reply or a connection."""
 
     async def aclose(self) -> None: ...
 
@@ -339,7 +338,7 @@ class Closable(Protocol):
 class StreamedReply(Reply):
     """A reply whose events arrive one by one. They can be read once.
 
-    Closing the reply also closes `source`, where the events come from, even if nobody has started to read.
+    Closing the reply also closes `source`, the origin of the events, even if reading never began.
     """
 
     def __init__(self, events: AsyncIterator[StreamEvent], *, source: Closable | None = None) -> None:
@@ -371,9 +370,9 @@ _MEMORY_ADDRESS = re.compile(r"(?: object)? at 0x[0-9a-fA-F]+(?=>)")
 def result_text(value: object) -> str:
     """Return text unchanged, and everything else as JSON.
 
-    Dates, enums, dataclasses, Structs and pydantic models have their usual JSON, sets are sorted, and JSON that is
-    only a string has no quotes around it. Bytes are described by their length, and objects without JSON by `str`,
-    without their address in memory. Never raises.
+    Dates, enums, dataclasses, Structs and pydantic models have their usual JSON, sets are sorted, and JSON that is only
+    a string has no quotes around it. Bytes are described by their length, and objects without JSON by `str`, without
+    their memory address. Never raises.
     """
     if isinstance(value, str):
         return str.__str__(value)
@@ -393,7 +392,7 @@ def plain_str(value: object) -> str:
 
 
 def _plain_value(value: Any) -> object:
-    """Convert a value that orjson does not know to one that it does."""
+    """Convert a value of a type unknown to orjson to one that it knows."""
     if isinstance(value, Struct):
         return orjson.Fragment(msgspec.json.encode(value, enc_hook=_plain_value))
     if hasattr(type(value), "model_dump_json"):

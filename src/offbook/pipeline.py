@@ -1,8 +1,8 @@
 """Builds the providers and tools of a run from a config and a mode.
 
-The order of the layers is stated here alone. Models: gateway (routing, fallback, retry, breaker) → faults → recorder →
-HTTP, with a replay in place of the last two. Tools: faults → recorder → tool, with a replay in place of the last two.
-The variables for API keys and base URLs are those of offbook.vendors.
+Only this module states the order of the layers. Models: gateway (routing, fallback, retry, breaker) → faults → recorder
+→ HTTP, with a replay in place of the last two. Tools: faults → recorder → tool, with a replay in place of the last two.
+offbook.vendors has the variables for API keys and base URLs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NO_FAULTS = FaultPlan()
 
 
 class Live(Struct, frozen=True):
-    """Calls the real models and tools, and records nothing."""
+    """Calls the real models and tools without recording."""
 
 
 class Record(Struct, frozen=True):
@@ -73,7 +73,7 @@ class ToolLayer(Protocol):
 
 
 class Doubles(ToolLayer, Protocol):
-    """What replaces every model, and wraps every tool."""
+    """Replaces every model, and wraps every tool."""
 
     @property
     def provider(self) -> Provider: ...
@@ -149,12 +149,12 @@ async def open_pipeline(
     """Open the pipeline of a config in a mode, until the block ends.
 
     Args:
-        folder: the folder that `responses_file` is relative to.
+        folder: the folder for a relative `responses_file`.
         models: the models of each endpoint; by default, all models are at the config's own provider. If it is empty,
             no provider is needed.
         faults: the faults to inject.
         sink: receives the events of every call.
-        calls: stores live calls and serves those that it has, so that no call is made twice.
+        calls: stores live calls and serves stored ones, so that no call is made twice.
 
     Raises:
         InputError: a provider, a key or a recording is missing or wrong, or the faults have a crash.
@@ -234,7 +234,7 @@ class _ProviderFactory(Struct, frozen=True, kw_only=True):
     injectors: list[FaultInjector]
 
     def provider_at(self, endpoint: Endpoint) -> Provider:
-        """Return the provider of an endpoint. Faults are outside the recorder, so that recordings stay clean."""
+        """Return the provider of an endpoint. Faults are outside the recorder, so recordings stay clean."""
         if self.mock is not None and self.injectors:
             return self.injectors[0]
         provider = self.mock or self._innermost(endpoint)
@@ -278,7 +278,7 @@ class _ProviderFactory(Struct, frozen=True, kw_only=True):
 
 
 def live_provider(name: str, *, base_url: str | None = None) -> Provider:
-    """Return the provider of a vendor, with the key that the environment has for it.
+    """Return the provider of a vendor, with the environment's key for it.
 
     Args:
         base_url: by default, the one in the variables of the vendor's SDK, else that of the vendor's own servers.
@@ -307,7 +307,7 @@ def _is_strict(mode: Mock | Replay) -> bool:
 
 
 def _path_of(config: ConfigDefinition, mode: Mock | Replay, folder: Path) -> str | None:
-    """Return the recording to replay, if there is one. Only the caller may name one outside of the folder."""
+    """Return the path of the recording to replay, or None. Only the caller may name one outside the folder."""
     return responses_path(config, folder) if mode.path is None else mode.path
 
 

@@ -1,8 +1,7 @@
-"""Private folders of this process, with configs and keys in them. Those of processes that were killed are removed."""
+"""This process's private folders for configs and keys. Those of killed processes are removed."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -10,9 +9,11 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from offbook.system import lock_file, os_flag
+
 PREFIX = "offbook-"
 LOCK = ".offbook-lock"
-_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_FLAGS = os.O_RDWR | os_flag("O_NOFOLLOW") | os_flag("O_CLOEXEC") | os_flag("O_NONBLOCK")
 
 
 # A process that is killed cannot remove its folders. It holds a lock on a file in each, which the kernel releases: who
@@ -28,7 +29,7 @@ class PrivateFolder(tempfile.TemporaryDirectory[str]):
         remove_dead_folders()
         super().__init__(prefix=PREFIX)
         self._lock = os.open(Path(self.name, LOCK), _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(self._lock, wait=False)
 
     def cleanup(self) -> None:
         super().cleanup()
@@ -39,7 +40,7 @@ class PrivateFolder(tempfile.TemporaryDirectory[str]):
 
 @cache
 def remove_dead_folders() -> None:
-    """Remove the private folders of this user whose processes have ended without doing so. Never fails."""
+    """Remove this user's private folders of processes that were killed. Never fails."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             with suppress(OSError):
@@ -48,11 +49,11 @@ def remove_dead_folders() -> None:
 
 
 def _remove_if_dead(folder: Path) -> None:
-    if folder.lstat().st_uid != os.geteuid():
+    if hasattr(os, "geteuid") and folder.lstat().st_uid != os.geteuid():
         return
     lock = os.open(folder / LOCK, _FLAGS)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(lock, wait=False)
         shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(lock)

@@ -1,4 +1,4 @@
-"""Explains what is wrong with a value that a user gave: an argument's type, or the shape of JSON."""
+"""Explains the problem of a user's value: an argument's type, or the shape of JSON."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _TYPE_NAMES = {
 
 
 def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
-    """Return a hint for msgspec's error at `path` in an object of this shape: what is allowed there."""
+    """Return a hint for msgspec's error at `path` in an object of this shape: the allowed values."""
     kinds = {info.encode_name: info.type for info in struct_fields(shape)}
     if not kinds:
         return "it has no fields besides type"
@@ -88,7 +88,7 @@ def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
 
 
 def with_value(reason: str, value: Any) -> str:
-    """Return the reason why a value is wrong with the value itself, if that is text or a number."""
+    """Return the reason for a wrong value with the value itself, if it is text or a number."""
     if not reason.startswith("expected") or not isinstance(value, str | int | float):
         return reason
     return (
@@ -105,7 +105,7 @@ def explain_msgspec_error(error: Exception) -> tuple[str, str]:
 
 
 def reword(reason: str) -> str:
-    """Return msgspec's message in plain words: what was expected, and what was found."""
+    """Return msgspec's message in plain words: the expected and the found type."""
     for pattern, words in _REWORDINGS:
         reason = re.sub(pattern, words, reason)
     return re.sub(
@@ -127,7 +127,7 @@ def value_at(value: Any, path: str) -> Any:
 
 
 def json_value_at(data: bytes, path: str) -> Any:
-    """Return the value at a path of a JSON document; None if the document cannot be decoded."""
+    """Return the value at a path of a JSON document, or None if the document cannot be decoded."""
     try:
         return value_at(msgspec.json.decode(data), path)
     except (msgspec.ValidationError, RecursionError):
@@ -135,11 +135,11 @@ def json_value_at(data: bytes, path: str) -> Any:
 
 
 class RepeatedKeyError(DecodeError):
-    """An object has the same key twice. JSON allows that, but one of the two values would be lost."""
+    """An object has a key twice. JSON allows that, but one of the two values would be lost."""
 
 
 def check_keys(data: bytes) -> None:
-    """Raise RepeatedKeyError if an object in the JSON has a key twice. What is not JSON passes."""
+    """Raise RepeatedKeyError if an object in the JSON has a key twice. Other text passes."""
     try:
         json.loads(data, object_pairs_hook=_check_pairs, parse_int=len, parse_float=len)
     except RepeatedKeyError:
@@ -157,7 +157,7 @@ def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
 
 
 def decode_json(data: bytes, kind: type[T], *, source: str, hint: str = "", allows_repeats: bool = False) -> T:
-    """Decode JSON that a user gave to a value of this type.
+    """Decode a user's JSON to a value of this type.
 
     Raises:
         InputError: it is not JSON, has another shape, or has a key twice in an object unless it `allows_repeats`; names
@@ -177,7 +177,7 @@ def decode_json(data: bytes, kind: type[T], *, source: str, hint: str = "", allo
 
 
 def explain_json_error(data: bytes, error: Exception) -> tuple[str, str]:
-    """Return what is wrong with `data` that is not JSON, with its line and column."""
+    """Return the problem of invalid JSON `data`, with its line and column."""
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8: {error.reason}", _line_and_column(data[: error.start])
     if isinstance(error, RecursionError | RepeatedKeyError):
@@ -204,7 +204,7 @@ def _line_and_column(before: bytes) -> str:
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Read a file of TOML.
+    """Read a TOML file.
 
     Raises:
         InputError: it cannot be read, or it is not TOML.

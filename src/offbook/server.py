@@ -1,4 +1,6 @@
-"""`offbook.serving`: a server that stands in for the vendors' APIs and MCP servers, and what leads clients to it."""
+"""`offbook.serving`: a server that stands in for vendors' APIs and MCP servers, and the settings that lead clients to
+it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ McpServersConfig: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 
 
 class ServedMcp:
-    """One MCP server that a `McpWireServer` stands in for, and what leads a client of a session to it.
+    """One MCP server with a stand-in in a `McpWireServer`, and the settings that lead a session's client to it.
 
     `config` is its entry in the `mcpServers` of a client, and `path` a config file with all servers of the wire server.
     """
@@ -50,7 +52,7 @@ class ServedMcp:
         """The address over HTTP.
 
         Raises:
-            InputError: a server over stdio is being recorded, which has none.
+            InputError: a server over stdio is being recorded, and has none.
         """
         if self._session.is_live and self._server.kind == "stdio":
             hint = "give its config to the client, or record the server over HTTP, with url="
@@ -77,12 +79,12 @@ class ServedMcp:
 class McpWireServer(WireServer):
     """A WireServer that also stands in for the MCP `servers`, at `/mcp/NAME` of each session and over stdio.
 
-    `tool_calls` are the latest calls of their tools, of all sessions, in the order in which they were made. With a
-    `recorder`, which is closed with the server, the real servers answer what it has no answer for. A `hub` of these
-    servers may be given instead; `tool_calls` are then none.
+    `tool_calls` are the latest calls of their tools, of all sessions, in order. With a `recorder`, which is closed with
+    the server, the real servers answer unrecorded requests. A `hub` of these servers may be given instead; `tool_calls`
+    are then none.
 
     Raises:
-        InputError: as for WireServer, or the URL of a server is not one.
+        InputError: as for WireServer, or the URL of a server is invalid.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class McpWireServer(WireServer):
 
     @property
     def log(self) -> Log:
-        """What the session without a name was served. Keys of MCP tools are like `_tools.github.create_issue`."""
+        """The log of the session without a name. Keys of MCP tools are like `_tools.github.create_issue`."""
         return Log.of([super().log, self.hub.log_of(self.session(""))])
 
     @property
@@ -161,7 +163,7 @@ class McpWireServer(WireServer):
         return self.mcp[server.name]
 
     def remove_mcp(self, name: str) -> None:
-        """Refuse clients of an MCP server from now on. What was used of the recording stays used."""
+        """Refuse clients of an MCP server from now on. Used exchanges stay used."""
         self.hub.discard(name)
         servers = tuple(server for server in self._config.servers if server.name != name)
         self._config = replace(self._config, servers=servers)
@@ -189,7 +191,7 @@ class McpWireServer(WireServer):
 
 
 def read_servers(given: McpServersConfig) -> McpConfig:
-    """Return a config: the path of one, or the dict in it; or a dict of servers alone, by name.
+    """Return a config from its path, from its dict, or from a dict of servers by name.
 
     Raises:
         InputError: it is not a config.

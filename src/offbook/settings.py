@@ -1,7 +1,7 @@
-"""Options, each declared once as an annotated field of a frozen struct, and where their values come from.
+"""Options, each declared once as an annotated field of a frozen struct, and the sources of their values.
 
 The command line, the sections of `offbook.toml`, `-o KEY=VALUE`, the pytest markers and the reference pages are made
-from these fields. A flag of the command line beats `-o`, which beats the config, which beats the default.
+from these fields. A command-line flag beats `-o`, which beats the config, which beats the default.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ SECTIONS = (
     *("agent", "agents", "user", "judge", "run", "redaction", "presets"),
     *("explore", "exec", "serve", "record", TOOLS),
 )
-"""The sections of a config. Those of the first line are read where they are used."""
+"""The sections of a config. Those of the first line are read on use."""
 
 S = TypeVar("S", bound=Struct)
 
 
 class Option(NamedTuple):
-    """What an option does, and how it is spelled. It annotates a field: `Annotated[bool, Option("…", "--crash")]`.
+    """The description and spelling of an option, annotating a field: `Annotated[bool, Option("…", "--crash")]`.
 
     Attributes:
-        help: what it does, in a sentence or two.
+        help: its effect, in a sentence or two.
         flags: its flags on the command line, like `--replay --recording`. Without any, it is set in the config or with
             -o.
-        was: flags that it had before, or that people type for it.
+        was: its former flags, or flags that people type for it.
         key: its name in the config and for -o, if that is not the name of the field.
-        metavar: what help shows as its value.
-        panel: the panel of the help that it is in.
-        section: its section of the config, if that is not the one of the struct.
+        metavar: its value's name in help.
+        panel: its panel in help.
+        section: its section of the config, if that is not the struct's.
         variable: the environment variable that sets it.
         is_path: a path in the config is relative to the folder of the config.
         has_names: commas separate its items on the command line.
         is_per_run: it belongs to one run, and cannot be in the config.
         is_once: it is an error to give it twice.
-        instead: what the config has in its place, like `[tools.NAME] read_only`.
-        unset: what applies without a value, if the default does not say it.
-        check: raises InputError if a value of the right type is wrong. The error gets the source of the value.
+        instead: its replacement in the config, like `[tools.NAME] read_only`.
+        unset: its meaning without a value, if the default does not say it.
+        check: raises InputError for an invalid value of the right type. The error gets the source of the value.
     """
 
     help: str
@@ -94,7 +94,7 @@ class Setting(NamedTuple):
 
     @property
     def is_assigned(self) -> bool:
-        """Whether -o sets it. What belongs to one run and has a flag is set by that."""
+        """Whether -o sets it. A per-run option with a flag is set only by the flag."""
         return not (self.option.is_per_run and self.flags)
 
     @property
@@ -123,10 +123,10 @@ class Setting(NamedTuple):
 
 @cache
 def settings_of(kind: type[Struct]) -> dict[str, Setting]:
-    """Return the options of a struct by the names of their fields.
+    """Return the options of a struct by field.
 
-    The class attribute `section` names their section of the config, and `without_flags` those of them that have flags
-    with another command only.
+    The class attribute `section` names their section of the config, and `without_flags` the options that have flags
+    only with another command.
     """
     hints = get_type_hints(kind, include_extras=True)
     found = {}
@@ -159,7 +159,7 @@ def _bare_type(annotation: Any) -> Any:
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a tool does, as `[tools.NAME]` declares it for every command."""
+    """The declared properties of a tool in `[tools.NAME]`, for every command."""
 
     section: ClassVar[str] = TOOLS
 
@@ -191,8 +191,8 @@ class ProjectFile(NamedTuple):
     def line_of(self, *path: str) -> str:
         """Return the file with the line of the key or table at this path: `offbook.toml:3`.
 
-        The parser of TOML tells no lines. But a statement begins after the longest part of the file that is TOML by
-        itself and does not have the key.
+        The TOML parser reports no lines. But a statement begins after the longest part of the file that is valid TOML
+        and lacks the key.
         """
         import tomllib  # noqa: PLC0415 - only errors have lines
 
@@ -237,7 +237,7 @@ def load_project(path: str | os.PathLike[str]) -> ProjectFile:
 
 
 def find_project(start: str | os.PathLike[str] = ".") -> ProjectFile | None:
-    """Load the nearest config, in the folder `start` or above it; None if there is none.
+    """Load the nearest config, in the folder `start` or above it, or return None.
 
     Raises:
         InputError: it cannot be read, or has an unknown section.
@@ -256,7 +256,7 @@ def find_project(start: str | os.PathLike[str] = ".") -> ProjectFile | None:
 
 
 def configured(kind: type[Struct], project: ProjectFile | None) -> dict[str, Any]:
-    """Return the values that a config has for the options of a struct, by field. Paths are those of its folder.
+    """Return a config's values for the options of a struct, by field. Paths are relative to its folder.
 
     Raises:
         InputError: a key is unknown or belongs to one run, or a value is wrong; names the file and the place.
@@ -285,7 +285,7 @@ def configured(kind: type[Struct], project: ProjectFile | None) -> dict[str, Any
 
 
 def unknown_key(project: ProjectFile, *path: str, known: Iterable[str]) -> InputError:
-    """Return the error of an unknown key of a config, with its line and the closest one that is known."""
+    """Return the error for an unknown key of a config, with its line and the closest known one."""
     hint = did_you_mean(path[-1], known, kind="keys")
     return InputError(f"unknown key {path[-1]!r}", source=project.line_of(*path), place=".".join(path), hint=hint)
 
@@ -295,7 +295,7 @@ def _with_line(error: InputError, project: ProjectFile, *path: str) -> InputErro
 
 
 def configured_tools(project: ProjectFile | None) -> dict[str, ToolSettings]:
-    """Return what `[tools.NAME]` of a config declares, by the names of the tools.
+    """Return the declarations in `[tools.NAME]` of a config, by tool.
 
     Raises:
         InputError: a key is unknown, or a value is wrong; names the file and the place.
@@ -338,9 +338,9 @@ def _tool(name: str, declared: Any, *, source: str) -> ToolSettings:
 
 
 def unknown_tools(tools: Mapping[str, ToolSettings], seen: Collection[str]) -> Iterator[str]:
-    """Yield a note about each declared tool that a run did not see, if it saw one with almost this name.
+    """Yield a note on each declared tool that a run did not see, if it saw one of almost that name.
 
-    A config holds for all agents of a project: other tools that are not seen may be those of another agent.
+    A config holds for all agents of a project: other unseen tools may be another agent's.
     """
     named = {name: f"{TOOLS}.{name}" for name in tools}
     named |= {tool.undoes: f"{TOOLS}.{name}.undoes" for name, tool in tools.items() if tool.undoes}
@@ -357,9 +357,9 @@ def resolve(
     project: ProjectFile | None,
     others: Callable[[], Iterable[type[Struct]]] = tuple,
 ) -> S:
-    """Return the options of a command: as given by flags, by `-o` assignments, by the config, or by default.
+    """Return the options of a command from flags, `-o` assignments, the config, and defaults.
 
-    `others` returns the options of all commands, for the error of an option that another command has.
+    `others` returns the options of all commands, for errors on another command's option.
 
     Raises:
         InputError: a name is unknown, or a value is wrong.
@@ -380,9 +380,9 @@ def assigned(
     project: ProjectFile | None = None,
     others: Callable[[], Iterable[type[Struct]]] = tuple,
 ) -> dict[str, Any]:
-    """Return the values of `-o KEY=VALUE` by field. A list takes several of them; of anything else the last counts.
+    """Return the values of `-o KEY=VALUE` by field. A list takes several of them; otherwise the last counts.
 
-    What is assigned to a tool changes what the config declares about it.
+    An assignment to a tool changes the config's declaration.
 
     Raises:
         InputError: an assignment has no `=`, its name is unknown, or its value is wrong.
@@ -425,7 +425,7 @@ def assigned(
 
 
 def _toml_value(text: str) -> Any:
-    """Return what a text stands for in TOML: a number, true, false or a list; else the text itself."""
+    """Return the TOML value of a text: a number, true, false or a list; else the text itself."""
     import tomllib  # noqa: PLC0415 - few commands have assignments
 
     try:
@@ -458,7 +458,7 @@ def _converted(setting: Setting, value: Any, *, source: str, place: str = "") ->
 
 
 def _known_names(setting: Setting) -> str:
-    """Return what the check of an option says about an unknown name; empty if it has none."""
+    """Return the known names for an option's unknown one, or ""."""
     try:
         if setting.option.check is not None:
             setting.option.check(("",))
@@ -477,9 +477,9 @@ def _in_folder(value: Any, folder: Path) -> Any:
 
 
 def arguments_of(options: S, *, base: S | None = None, among: Collection[str] = ()) -> list[str]:
-    """Return the words of the command line for what these options, or those fields `among` them, have unlike `base`.
+    """Return the command-line words for these options, or the fields `among` them, that differ from `base`.
 
-    They are flags, and `-o` for options without. By default, `base` are the defaults.
+    They are flags, and `-o` for options without. The default `base` are the defaults.
     """
     base = type(options)() if base is None else base
     words: list[str] = []
@@ -513,9 +513,9 @@ def _assigned_text(value: Any) -> str:
 
 
 def option_hint(kind: type[Struct], flag: str, value: str) -> str:
-    """Return what to type for a flag that an option of this struct had before, or that people type for it; else empty.
+    """Return the replacement of a former or mistaken flag for an option of this struct, or "".
 
-    What a tool does is declared for each tool: for `--effect refund`, the hint is to set `tools.refund.effect`.
+    Tool properties are declared for each tool: for `--effect refund`, the hint is to set `tools.refund.effect`.
     """
     if any(flag in setting.flags for setting in settings_of(kind).values()):
         return ""
@@ -535,7 +535,7 @@ def option_hint(kind: type[Struct], flag: str, value: str) -> str:
 
 
 def _in_config(setting: Setting, text: str) -> str:
-    """Return how a config says what the command line does: `[serve] allow_hosts = ["a.test"]`."""
+    """Return the config for a command-line setting: `[serve] allow_hosts = ["a.test"]`."""
     if setting.option.instead:
         return _tools_in_config(setting.option.instead.rpartition(" ")[2], text)
     is_text = setting.type is str or get_origin(setting.type) is Literal
@@ -545,7 +545,7 @@ def _in_config(setting: Setting, text: str) -> str:
 
 
 def _tools_in_config(key: str, value: str) -> str:
-    """Return how a config declares tools that the command line names: refund, refund:order or cancel=book."""
+    """Return the config for tools named on the command line: refund, refund:order or cancel=book."""
     written = {tool: text if text == "true" else f'"{text}"' for tool, text in _declared_by(value)}
     return ", ".join(f"[{TOOLS}.{tool}] {key} = {text}" for tool, text in written.items())
 
@@ -556,7 +556,7 @@ def _declared_by(value: str) -> list[tuple[str, str]]:
 
 
 def elsewhere_hint(kind: type[Struct], name: str, others: Iterable[type[Struct]]) -> str:
-    """Return which other command has an option, if it has: by its flag, its key or its place."""
+    """Return the other command that has an option, by its flag, its key or its place, or ""."""
     if any(name in setting.flags for setting in settings_of(kind).values()):
         return ""
     for other in others:
@@ -569,7 +569,7 @@ def elsewhere_hint(kind: type[Struct], name: str, others: Iterable[type[Struct]]
 
 
 class CurrentValue(NamedTuple):
-    """An option with its value in a project. `origin` is the config that sets it; empty if it is the default."""
+    """An option with its value in a project. `origin` is the config that sets it, or "" for the default."""
 
     setting: Setting
     value: Any

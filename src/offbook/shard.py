@@ -1,4 +1,4 @@
-"""Shards: which part of a run has which case, scenario or test, and the check that parts belong to one run."""
+"""Shards: the assignment of cases, scenarios and tests to parts of a run, and the check that parts belong together."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Shard(Struct, frozen=True):
 
 
 def shard_of(id: str, count: int) -> int:
-    """Return which of `count` shards has an id, from 1.
+    """Return the shard of an id among `count` shards, from 1.
 
-    That is the BLAKE2b hash of its UTF-8 text, 8 bytes long, as a number from the first byte on, modulo `count`. It is
-    the same on every machine and in every version of Python.
+    That is the BLAKE2b hash of its UTF-8 text, 8 bytes long, as a big-endian number, modulo `count`. It is equal on
+    every machine and in every version of Python.
     """
     digest = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % count + 1
 
 
 def parse_shard(text: str, *, source: str = "--shard") -> Shard:
-    """Return the shard that a text like `3/16` names.
+    """Return the shard in a text like `3/16`.
 
     Raises:
-        InputError: it is not one.
+        InputError: it is not a shard.
     """
     match = _SHARD.fullmatch(text.strip())
     if match is None:
@@ -59,11 +59,11 @@ def parse_shard(text: str, *, source: str = "--shard") -> Shard:
 
 
 RunIdentity = Mapping[str, str]
-"""What all shards of a run have in common, by name: `version`, `command`, `options`, `recording`, `cases`."""
+"""The common properties of all shards of a run: `version`, `command`, `options`, `recording`, `cases`."""
 
 
 def digest_of(parts: Iterable[str | bytes]) -> str:
-    """Return a short digest of texts in order, to recognise the same recording or the same cases."""
+    """Return a short digest of texts in order, to recognise an equal recording or equal cases."""
     digest = blake2b(digest_size=8)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -72,7 +72,7 @@ def digest_of(parts: Iterable[str | bytes]) -> str:
 
 
 class ShardPart(Struct, frozen=True):
-    """A report of a shard, as far as it shows which one it is: its file, its shard, and what its run is."""
+    """The identity of a shard's report: its file, its shard, and its run."""
 
     source: str
     shard: Shard

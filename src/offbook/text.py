@@ -32,7 +32,7 @@ def pluralize(count: int, noun: str, nouns: str = "") -> str:
 
 
 def format_usd(cost_usd: float) -> str:
-    """Return `0.0123`, or `0.000012` if four digits are not enough; empty if there was no cost."""
+    """Return `0.0123`, or `0.000012` if four digits are not enough, or "" without a cost."""
     if cost_usd == 0:
         return ""
     digits = max(4, 1 - math.floor(math.log10(abs(cost_usd))))
@@ -40,7 +40,7 @@ def format_usd(cost_usd: float) -> str:
 
 
 def call_text(tool: str, arguments: Mapping[str, Any], limit: int = 60) -> str:
-    """Return a call of a tool, as a reader says it: `refund(42)`, or `book(city=Oslo, nights=2)`."""
+    """Return a readable tool call: `refund(42)`, or `book(city=Oslo, nights=2)`."""
     values = {name: value if isinstance(value, str) else _json_text(value) for name, value in arguments.items()}
     only = len(values) == 1
     shown = (" ".join((value if only else f"{name}={value}").split()) for name, value in values.items())
@@ -52,7 +52,7 @@ def _json_text(value: object) -> str:
 
 
 def estimate_tokens(chars: int) -> int:
-    """Return about how many tokens a text of that many characters has."""
+    """Estimate the tokens of a text of that many characters."""
     return math.ceil(chars / CHARS_PER_TOKEN)
 
 
@@ -62,7 +62,7 @@ def shorten(text: str, limit: int = 120) -> str:
 
 
 def common_start(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return how many characters or items two texts or lists have in common at their start."""
+    """Return the length of the common start of two texts or lists."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
@@ -73,14 +73,14 @@ def path_text(parts: Iterable[str | int]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text without characters that could control a terminal. Line breaks stay."""
+    """Return the text without terminal control characters. Line breaks stay."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
 
 
 def printable_json(document: str) -> str:
-    """Return a JSON document with characters that could control a terminal escaped. It means the same."""
+    """Return an equal JSON document with terminal control characters escaped."""
     return _NOT_PLAIN.sub(lambda found: found[0] if found[0].isprintable() else _escaped(found[0]), document)
 
 
@@ -109,7 +109,7 @@ def ordinal(number: int) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], *, kind: str = "") -> str:
-    """Return the closest known name, else all of them, listed as `kind`; empty if there is neither."""
+    """Return the closest known name, else all of them, listed as `kind`, or ""."""
     names = sorted(set(known))
     return _closest(name, names) or (_list_names(names, kind) if kind else "")
 
@@ -127,7 +127,7 @@ _CLOSE_FILE = 0.6
 def did_you_mean_file(path: str | os.PathLike[str], otherwise: str = "") -> str:
     """Return a hint for a missing path: the closest name in its folder, or else the files there with its suffix.
 
-    `otherwise` is added to it, and is the whole hint if the path exists or nothing is like it.
+    `otherwise` is added, and is the whole hint if the path exists or nothing is similar.
     """
     with suppress(OSError, ValueError):  # a folder that cannot be read, or text that is no path
         if not Path(path).exists():
@@ -139,7 +139,7 @@ def did_you_mean_file(path: str | os.PathLike[str], otherwise: str = "") -> str:
 
 
 def shown_path(path: Path) -> Path:
-    """Return the path relative to the working directory, if it is below that."""
+    """Return the path relative to the working directory, if it is below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -187,13 +187,13 @@ T = TypeVar("T")
 
 
 class UserPattern:
-    """A regular expression of a user. It may take one second, and five microseconds for each character it searches.
+    """A user's regular expression. It may take one second, and five microseconds for each character it searches.
 
-    A backtracking engine can take exponential time for a pattern like `(a|a)*$`, and a pattern may come with a
-    recording that somebody else has made. The module `regex` reads the syntax of `re`, and can stop.
+    A backtracking engine can take exponential time for a pattern like `(a|a)*$`, and a pattern may come with somebody
+    else's recording. The module `regex` reads the syntax of `re`, and can stop.
 
-    What all searches take together is thereby linear in the size of what they search, whatever the pattern. The time
-    is that of the processor: a busy machine changes nothing. Every method raises InputError if the time is over.
+    The time of all searches together is thereby linear in the size of the searched text. It is processor time,
+    independent of other load. Every method raises InputError if it is exceeded.
     """
 
     def __init__(self, pattern: regex.Pattern[str], *, allowed_s: float = ALLOWED_S) -> None:
@@ -231,7 +231,7 @@ class UserPattern:
 
 
 def compile_pattern(text: str, *, source: str = "", place: str = "") -> UserPattern:
-    """Compile a pattern, in the syntax of Python's `re`. `source` and `place` say where it is from.
+    """Compile a pattern, in the syntax of Python's `re`. `source` and `place` are its origin.
 
     Raises:
         InputError: it is not a regular expression, or too long.

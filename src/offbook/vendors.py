@@ -1,4 +1,4 @@
-"""The vendors that offbook knows: their addresses, keys, environment variables and protocols, each stated here alone.
+"""The known vendors: their addresses, keys, environment variables and protocols, each stated only here.
 
 Importing this module loads no codec; `codec_of` loads one by name.
 """
@@ -29,24 +29,24 @@ DUMMY_KEY = "offbook"
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
-    """What the SDKs of one vendor agree on. Where several variables hold the same thing, the first that is set counts.
+    """The common behaviour of one vendor's SDKs. Of several variables for one thing, the first that is set counts.
 
     Attributes:
-        base_url: what the vendor's own SDK uses where its address variable is not set; empty if each user has another.
+        base_url: the default of the vendor's own SDK; empty if each user has another.
         like: the vendor whose formats it uses, if they are not its own.
-        api_path: what that SDK puts between its base URL and the paths of its protocol.
+        api_path: the path between that SDK's base URL and the paths of its protocol.
         default_port: the port of an address without a scheme, if the SDK accepts such addresses.
         needs_key: whether the vendor's own servers refuse requests without a key.
         signed_as: the service for which requests without a key are signed (AWS), if they are.
         region_variables: the variables that name the region of the servers, instead of the one in `base_url`.
-        address_ends: what the address in a variable ends with, where that differs from `base_url`.
+        address_ends: the end of an address in a variable, if it differs from `base_url`'s.
         host_variables: variables of agents for the address without the path of `base_url`.
-        is_opt_in: whether programs choose the vendor by its variables: they are set only where they are set already.
+        is_opt_in: whether programs choose the vendor by its variables, which are therefore only replaced where set.
         tls_key_variables: those of the key variables that its SDK refuses to use without TLS.
-        login_variables: what its SDK insists on beside a key, with values that serve in a replay.
+        login_variables: further required variables of its SDK, with values for a replay.
         key_headers: every header in which a client may send its key, in lower case.
         secret_query: every query parameter in which a client may send its key.
-        otel_name: what OpenTelemetry calls it, if that is not its name.
+        otel_name: OpenTelemetry's name for it, if it differs.
         hosts: further hosts of its API, and of others that speak its protocol, as patterns; interception knows them.
         codecs: the codec of each provider name under which the vendor is configured; the first writes its errors.
         prompt_codecs: the codecs of calls with one prompt, by the provider name that they are recorded under.
@@ -87,7 +87,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
         return slash + path
 
     def address(self, environment: Mapping[str, str]) -> str | None:
-        """The base URL that the environment sets for the vendor's SDK, or that of the region it sets; else None."""
+        """The base URL that the environment sets for the vendor's SDK, or its region's; else None."""
         found = {name: environment.get(name, "").removesuffix(end) for name, end in self._ends.items()}
         address = _first_set(found, self.address_variables) or self._host_address(environment)
         region = _first_set(environment, self.region_variables)
@@ -103,7 +103,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
         return hosts[0].rstrip("/") + self.root_path if hosts else None
 
     def set_host_variables(self, environment: Mapping[str, str]) -> list[str]:
-        """Return the host variables that hold an address: other programs have words like `azure` in them."""
+        """Return the host variables that hold an address. For other programs they hold words like `azure`."""
         return [name for name in self.host_variables if "://" in environment.get(name, "")]
 
     @property
@@ -257,7 +257,7 @@ _CREDENTIAL_HEADER = re.compile(
 
 
 def is_credential_header(name: str) -> bool:
-    """Return whether a header of this name, in lower case, proves who sends a request: to a vendor, or to a gateway."""
+    """Return whether a lower-case header name authenticates requests, to a vendor or to a gateway."""
     return name in CREDENTIAL_HEADERS or (
         not name.startswith(("x-offbook-", "x-amz-checksum")) and _CREDENTIAL_HEADER.fullmatch(name) is not None
     )
@@ -266,9 +266,9 @@ def is_credential_header(name: str) -> bool:
 CREDENTIAL_QUERY = frozenset(
     ("code", "jwt", "ticket", "session", "session_id", "sessionid", "sid", "otp", "assertion", "nonce", "state", "hmac")
 )
-"""Query parameters that may prove who sends a request. Elsewhere they are ordinary words."""
+"""Query parameters that may authenticate requests. Elsewhere they are ordinary words."""
 MIN_WEAK_CREDENTIAL_CHARS = 12
-"""A shorter value of such a parameter may be a word."""
+"""The minimum length of such a parameter's value. A shorter one may be a word."""
 SECRET_QUERY = frozenset(
     (
         *(name for vendor in _ALL for name in vendor.secret_query),
@@ -281,25 +281,25 @@ SECRET_QUERY = frozenset(
 
 
 def otel_name(provider: str) -> str:
-    """Return what OpenTelemetry's conventions call the vendor of a provider name; the name itself if it is another."""
+    """Return OpenTelemetry's name for the vendor of a provider name, or the name itself."""
     vendor = VENDOR_OF.get(provider)
     return provider if vendor is None else vendor.otel_name or vendor.name
 
 
 def upstreams_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the base URL of each vendor for which the environment sets one, as its SDK reads it."""
+    """Return the base URLs that the environment sets, by vendor, as the SDKs read them."""
     found = {name: vendor.address(environment) for name, vendor in VENDORS.items()}
     return {name: url for name, url in found.items() if url}
 
 
 def keys_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the API key of each vendor for which the environment sets one."""
+    """Return the API keys that the environment sets, by vendor."""
     found = {name: vendor.key(environment) for name, vendor in VENDORS.items()}
     return {name: key for name, key in found.items() if key}
 
 
 def missing_keys(vendors: Iterable[str], environment: Mapping[str, str]) -> list[str]:
-    """Return the variables of those vendors' keys that are not set, though the vendors' own servers need one."""
+    """Return the unset key variables of those vendors whose own servers need one."""
     known = [VENDORS[name] for name in dict.fromkeys(vendors) if name in VENDORS]
     return [each.key_variables[0] for each in known if each.needs_key and not each.key(environment)]
 
@@ -330,18 +330,17 @@ def named_base_urls(names: Iterable[str], url: str) -> dict[str, str]:
 def api_key_variables(key: str = DUMMY_KEY, *, vendors: Iterable[str] = tuple(VENDORS)) -> dict[str, str]:
     """Return the variables that give the SDKs of `vendors`, by default of all, the API key `key`.
 
-    Those that an SDK refuses to use without TLS, and those by which programs choose a vendor, are left out.
+    Variables that an SDK refuses without TLS, and those by which programs choose a vendor, are omitted.
     """
     named = [vendor for vendor in _ALL if vendor.name in vendors and not vendor.is_opt_in]
     return {name: key for each in named for name in each.key_variables if name not in each.tls_key_variables}
 
 
 def plain_environment(environment: Mapping[str, str], url: str, *, is_replayed: bool) -> dict[str, str]:
-    """Return the environment for a program that is pointed at the server at `url`, which is without TLS.
+    """Return the environment for a program that is pointed at the server at `url` without TLS.
 
-    Keys that SDKs refuse to send there are left out. What SDKs need to sign requests is added where the environment
-    does not have it, if nobody checks the signature: in a replay, or because the server sends such a key upstream.
-    Who has settings for AWS in files is left with those.
+    Keys that SDKs refuse to send there are omitted. Missing settings for request signatures are added if nothing checks
+    them: in a replay, or because the server sends such a key upstream. AWS settings in files take precedence.
     """
     tls_keys = {name for vendor in _ALL for name in vendor.tls_key_variables if environment.get(name)}
     left = {name: value for name, value in environment.items() if name not in tls_keys}
@@ -377,7 +376,7 @@ def codec_of(name: str) -> Codec:
     """Load the codec of a protocol.
 
     Raises:
-        KeyError: there is no protocol of that name.
+        KeyError: the protocol is unknown.
     """
     if name not in PROVIDER_NAMES:
         raise KeyError(name)
@@ -386,7 +385,7 @@ def codec_of(name: str) -> Codec:
 
 
 class _Codecs(Mapping[str, "Codec"]):
-    """All codecs by the name of their protocol, each loaded when it is first used."""
+    """All codecs by protocol, each loaded on first use."""
 
     def __getitem__(self, name: str) -> Codec:
         return codec_of(name)

@@ -32,11 +32,11 @@ YIELD_S = 50e-6
 
 
 class Wait:
-    """A thread that waits until `due_s` on a clock; forever, if only another thread can end that.
+    """A thread that waits until `due_s` on a clock, or forever if only another thread can end the wait.
 
-    `is_woken` says whether another thread has ended the wait. `pause(seconds)` really waits; what it returns ends the
-    wait too, unless it is empty. `files` returns the files that it waits for. A wait may begin within another one of
-    its thread: in the handler of a signal.
+    `is_woken` says whether another thread has ended the wait. `pause(seconds)` really waits; a non-empty result also
+    ends the wait. `files` returns the files that it waits for. A wait may begin within another one of its thread: in a
+    signal handler.
     """
 
     current: ClassVar[dict[int, Wait]] = {}
@@ -65,7 +65,7 @@ class Wait:
             self.current[threading.get_ident()] = self._outer
 
     def is_idle(self, ident: int) -> bool | None:
-        """Return whether another thread waits at least as long as this one; None if it waits for something else."""
+        """Return whether another thread waits at least as long as this one, or None if it waits for something else."""
         other = self.current.get(ident)
         if other is None:
             return None
@@ -75,11 +75,11 @@ class Wait:
 
 
 class VirtualTime:
-    """Seconds that pass without being waited for, shared by event loops and threads.
+    """Seconds that pass without real waits, shared by event loops and threads.
 
-    They pass when all threads wait, up to the end of the shortest wait. Threads that were there before do not count.
+    They pass when all threads wait, up to the end of the shortest wait. Earlier threads do not count.
 
-    Real waits for sockets and threads pass on it too, unless `is_exact`: then a wait that ends early takes no time.
+    Real waits for sockets and threads also pass on it, unless `is_exact`: then a wait that ends early takes no time.
     """
 
     def __init__(self, start_s: float = 0.0, *, is_exact: bool = False) -> None:
@@ -99,7 +99,7 @@ class VirtualTime:
         return self.now_s - self.start_s
 
     def call_at(self, limit_s: float, late: Callable[[], object]) -> None:
-        """Call `late` when `limit_s` have passed, in the thread that has moved the time there."""
+        """Call `late` after `limit_s`, in the thread that has moved the time there."""
         self._deadline_s, self._on_deadline = self.start_s + limit_s, late
 
     def advance_to(self, due_s: float) -> None:
@@ -116,10 +116,10 @@ class VirtualTime:
         pause: Callable[[float | None], T],
         is_woken: Callable[[], bool] = lambda: False,
     ) -> T | None:
-        """Let this time pass as soon as all other threads wait for longer, or for this one.
+        """Let this time pass as soon as all other threads wait longer, or for this one.
 
-        While they work, `pause(seconds)` really waits, in small steps. What it returns ends the wait, unless it is
-        empty. Other threads go on as if this one worked when `is_woken`.
+        While they work, `pause(seconds)` really waits, in small steps. A non-empty result ends the wait. Other threads
+        continue as if this one worked when `is_woken`.
         """
         # Time may pass only when no thread could still do something before `due_s`. Alone, that is certain at once.
         # Else the others are looked at again and again, and while one of them works, this thread really waits, in small
@@ -138,7 +138,7 @@ class VirtualTime:
         return answer
 
     def _pause(self, wait: Wait, real_due_s: float) -> Any:
-        """Pause until the wait is over: by what a pause returns, because no thread works, or in real time."""
+        """Pause until the wait is over: by a pause's result, because no thread works, or in real time."""
         for pause_s in chain(PAUSES_S, repeat(PAUSES_S[-1])):
             is_over = self._is_nobody_working(wait) or REAL["monotonic"]() >= real_due_s
             found = wait.pause(0.0 if is_over else pause_s)
@@ -152,8 +152,8 @@ class VirtualTime:
     def _is_nobody_working(self, wait: Wait) -> bool:
         """Return whether all others wait, now and after they had the chance to run.
 
-        A thread of a pool that has just been given work looks idle until it runs: the queue is empty, and since
-        Python 3.13 the thread need not have seen its work yet. The system knows that it was woken.
+        A pool's thread with new work looks idle until it runs: the queue is empty, and since Python 3.13 the thread
+        need not have seen its work yet. The system knows that it was woken.
         """
         sleeps = self._threads.sleeps_in_pools()
         if None in sleeps or not self._are_others_idle(wait):
@@ -219,15 +219,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._jumping.clock.now_s
 
     def settle(self) -> None:
-        """Do not wait in real time for the files that are watched now: time passes as if they were not."""
+        """Do not wait in real time for the presently watched files: time passes as if they were not watched."""
         self._jumping.settle()
 
     def block_s(self, delay_s: float) -> None:
-        """Let this time pass, as if the code that calls this had blocked the loop for so long."""
+        """Let this time pass, as if the caller had blocked the loop for that long."""
         self._jumping.clock.wait(delay_s, pause=_pause)
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Wait for the threads of the executor, without a limit (Python 3.12): virtual time would pass it at once."""
+        """Wait for the executor's threads, without a limit (Python 3.12): virtual time would pass it at once."""
         await super().shutdown_default_executor()
 
 
@@ -237,7 +237,7 @@ def _pause(seconds: float | None) -> None:
 
 
 def _virtual_functions(clock: VirtualTime, epoch_s: float) -> dict[str, Callable[..., Any]]:
-    """Return the functions of `time` on a virtual clock. For the standard library they are the real ones."""
+    """Return the functions of `time` on a virtual clock. The standard library gets the real ones."""
 
     def sleep(seconds: float, /) -> None:
         if _is_for_standard_library(but_not=_CALLERS):
@@ -282,7 +282,7 @@ def _package(module: Mapping[str, Any]) -> str:
 class TimeReferences:
     """References of loaded code to functions of `time`: `from time import sleep`, `sleep=time.sleep`.
 
-    Finding them reads all objects in memory. Modules that are loaded later take what `time` has then. Those of the
+    Finding them reads all objects in memory. Modules loaded later use the functions that `time` has then. Those of the
     standard library keep the real functions, unless `includes_standard_library`.
     """
 
@@ -304,7 +304,7 @@ class TimeReferences:
         VirtualTimeLoop.shared_clock = clock
 
     def replace(self, functions: Mapping[str, Callable[..., Any]]) -> None:
-        """Let `time` and these references have other functions."""
+        """Replace the functions of `time` and of these references."""
         for name, function in functions.items():
             setattr(time, name, function)
         for module, alias, name in self._names:
@@ -327,7 +327,7 @@ _IsKept: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
 
 def _module_names(holder: object, is_kept: _IsKept) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Yield the names by which a module holds functions of `time`, if it is one."""
+    """Yield the names by which a module holds functions of `time`."""
     if not _is_namespace(holder) or is_kept(holder):
         return
     names = [(alias, _name_of(value)) for alias, value in list(holder.items())]
@@ -351,21 +351,23 @@ STUCK_S = 5.0
 
 
 class NewThreads:
-    """The threads that were started since this was created, and the one that has created it."""
+    """The threads started since this was created, and its creator."""
 
     def __init__(self) -> None:
         self._old = set(threading.enumerate()) - {threading.current_thread()}
         self._places: dict[int, tuple[FrameType, int, float]] = {}
 
     def others(self) -> list[int]:
-        """Return the identifiers of these threads, without the thread that asks; 0 for one that is just starting."""
+        """Return the identifiers of these threads, without the calling one; 0 for a starting thread."""
         if threading.active_count() == 1:
             return []
         others = [each for each in threading.enumerate() if each not in self._old]
         return [each.ident or 0 for each in others if each.ident != threading.get_ident()]
 
     def sleeps_in_pools(self) -> list[int | None]:
-        """Return how often each thread has fallen asleep that waits for work in a pool; None for one that is awake."""
+        """Return how often each thread that waits for work in a pool has fallen asleep, or None for
+        one that is awake.
+        """
         frames = sys._current_frames()  # noqa: SLF001
         new = [(each, frames.get(each.ident or 0)) for each in threading.enumerate() if each not in self._old]
         return [_count_sleeps(each.native_id) for each, frame in new if frame and _place(frame) == _POOL_WAIT]

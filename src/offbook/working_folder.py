@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
@@ -122,6 +121,8 @@ def _copy_file(source: str, target: str) -> str:
     """Copy a file with its mode and times; as a clone, where the file system has them."""
     if sys.platform.startswith("linux"):
         with suppress(OSError), open(source, "rb") as old, open(target, "wb") as new:  # noqa: PTH123
+            import fcntl  # noqa: PLC0415 - Windows has none
+
             fcntl.ioctl(new.fileno(), _CLONE, old.fileno())
             shutil.copystat(source, target)
             return target

@@ -34,7 +34,7 @@ def test_a_line_is_its_own_text(line):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("call=1: delivered_twice", "delivered_twice is a fault of tools"),
+        ("call=1: delivered_twice", "delivered_twice is a tool fault"),
         ("tool=refund step=a: held_until call=1", "a tool call does not have this"),
         ("call=1: held_until call=-1", "expected"),
         ("call=1: cancelled later", "later"),

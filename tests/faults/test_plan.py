@@ -252,7 +252,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
             "faults[0].at.tool",
             "tool_lost is a tool fault, and the site has no tool",
         ),
-        (PlannedFault(At(tool="a"), Timeout()), "faults[0].at.tool", "timeout is a fault of models, not of tools"),
+        (PlannedFault(At(tool="a"), Timeout()), "faults[0].at.tool", "timeout is a model fault, not a tool fault"),
         (PlannedFault(At(tool="a", step_id="b"), ToolLost()), "faults[0].at.step_id", "a tool call does not have this"),
         (At().fail(ToolCallFault("get", {"x": object()})), "", "cannot be written as JSON"),
         (At().fail(HttpError(500, body="\ud800")), "", "cannot be written as JSON"),

@@ -207,7 +207,7 @@ SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
         (
             "tool=a: timeout",
             "tool",
-            "timeout is a fault of models, not of tools",
+            "timeout is a model fault, not a tool fault",
             "use one of injected_text, ",
         ),
         (

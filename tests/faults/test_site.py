@@ -131,7 +131,7 @@ def test_faults_of_models_and_of_tools_fire_at_their_own_kind_alone():
     ):
         At(call=1).fail(ToolLost())
     with pytest.raises(
-        InputError, match="http_error is a fault of models, not of tools\n  hint: use one of injected_text, "
+        InputError, match="http_error is a model fault, not a tool fault\n  hint: use one of injected_text, "
     ):
         At(tool="refund").fail(HttpError(500))
 

@@ -148,7 +148,7 @@ def test_an_unknown_server_is_named_with_those_that_there_are():
     with standing_in() as server:
         response = httpx.get(f"{server.url}/mcp/other")
         assert response.status_code == 404
-        assert response.text == "no such MCP server; there is /mcp/notes\n"
+        assert response.text == "no such MCP server; known: /mcp/notes\n"
 
 
 def test_nobody_joins_without_the_token(tmp_path):

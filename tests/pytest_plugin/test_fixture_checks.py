@@ -179,7 +179,7 @@ class TestUnused:
     def test_a_test_that_does_nothing_with_the_fixture_is_an_error(self, careless, recording):
         result = careless("pass", recording=recording)
         result.assert_outcomes(passed=1, errors=1)
-        assert "does not use it, so that nothing is replayed" in printed_output(result)
+        assert "does not use it, so nothing is replayed" in printed_output(result)
 
     @pytest.mark.parametrize(
         "body", ["offbook.effect", "offbook.recording", "offbook.faults('call=1: empty_response')"]

@@ -196,7 +196,7 @@ class TranscriptSummary(Struct, frozen=True):
 
     @classmethod
     def read(cls, message: Message) -> TranscriptSummary | None:
-        """Parse the summary in a message; None if it has none, or one that another program wrote."""
+        """Parse the summary in a message, or return None for a message without one or another program's."""
         match = _SUMMARY_TEXT.fullmatch(message.content) if message.metadata.type == MessageType.SUMMARY else None
         if match is None:
             return None

@@ -1,4 +1,4 @@
-"""Replays a recorded run with each fault at each of its calls, and judges what the run makes of it."""
+"""Replays a recorded run with each fault at each of its calls, and judges the outcome."""
 
 from offbook.lazy_names import lazy_names
 

@@ -1,5 +1,6 @@
-"""The cases of an exploration: every variant at every site, the orders in which calls can end, and the smallest plan
-that still fails."""
+"""The cases of an exploration: every variant at every site, the possible orders of calls, and the smallest failing
+plan.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ class FaultCase(Struct, frozen=True):
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The calls at which its fault fires, as the heatmap names them."""
+        """The calls at which its fault fires, by their heatmap names."""
         return tuple(cell.row for cell in self.cells)
 
     @property
@@ -73,11 +74,11 @@ class FaultCase(Struct, frozen=True):
 
     @property
     def lasts(self) -> bool:
-        """Whether its fault is tried as one that lasts."""
+        """Whether its fault is tried as a lasting one."""
         return any(column.endswith(f", {LASTING}") for column in self.columns)
 
     def is_in(self, rows: Collection[str]) -> bool:
-        """Return whether it is in one of these rows of the heatmap."""
+        """Return whether it belongs to one of these heatmap rows."""
         return any(cell.row in rows for cell in self.cells)
 
     def __str__(self) -> str:
@@ -85,7 +86,7 @@ class FaultCase(Struct, frozen=True):
 
 
 def cases_of(sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]) -> list[FaultCase]:
-    """Return every fault at every site where it can fire: each fault at all sites in turn. Equivalent cases are one."""
+    """Return every fault at every possible site: each fault at all sites in turn. Equivalent cases are merged."""
     found: dict[str, tuple[PlannedFault, list[HeatmapCell]]] = {}
     variants = list(variants)
     spread = [each for each in variants if each.is_spread]  # these take turns at the model calls
@@ -99,7 +100,7 @@ def cases_of(sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]) ->
 
 
 def chosen_case(lines: Sequence[PlannedFault], clean: Run) -> FaultCase:
-    """Return the case of these faults, whatever they are, with the calls of the clean run at which they can fire."""
+    """Return the case of these faults, with the clean run's calls at which they can fire."""
     tools = [tool for tool in clean.tools if tool.is_observed]
     rows = [(site_of(call), call.row) for call in clean.calls]
     rows += [(site_of(tool), f"{tool.tool} {tool.call}") for tool in tools]
@@ -113,7 +114,7 @@ def chosen_case(lines: Sequence[PlannedFault], clean: Run) -> FaultCase:
 
 
 def require_case(cases: Sequence[FaultCase], variants: Iterable[FaultVariant]) -> None:
-    """Raise InputError if there is no case, unless orders are tried: they show that no calls overlap."""
+    """Raise InputError without a case, unless orders are tried, where no calls may overlap."""
     types = dict.fromkeys(variant.fault.type for variant in variants if not cases and not variant.needs_overlap)
     if types:
         names, hint = ", ".join(types), "stream faults need a streamed answer, tool faults a called tool"
@@ -140,7 +141,7 @@ def planned_faults(
 
 
 def _lasting(variant: FaultVariant, at: At) -> At:
-    """Return where a fault that lasts fires: at every call of a tool, from a call on, or at all attempts of a call."""
+    """Return the sites of a lasting fault: every call of a tool, all calls from one on, or all attempts of a call."""
     if at.tool is not None:
         return replace(at, call=None)
     return replace(at, attempt=None, call=None, since=at.call) if variant.outlasts_call else replace(at, attempt=None)
@@ -162,20 +163,20 @@ def minimise(
 
 
 MAX_ORDERS = 24
-"""The most orders of one set of calls that are all tried: those of four calls. Of more calls, neighbours swap."""
+"""The number of orders of one set of calls that are all tried: those of four calls. Of more calls, neighbours swap."""
 
 
 class OrderCases(Struct, frozen=True):
-    """Cases, and how many orders of the same calls they leave out."""
+    """Cases, and the number of omitted orders of the same calls."""
 
     cases: tuple[FaultCase, ...] = ()
     left: int = 0
 
 
 def probe_plan(clean: Run) -> FaultPlan:
-    """Return a plan by which a run shows which of its calls overlap.
+    """Return the plan of a run that shows which of its calls overlap.
 
-    Every answer is held until nothing else happens; then the one that was held longest is given, and so on.
+    Every answer is held until nothing else happens; then the longest-held one is given, and so on.
     """
     tools = dict.fromkeys(each.tool for each in clean.tools if each.is_observed)
     return FaultPlan([At().fail(HeldUntil()), *(At(tool=tool).fail(HeldUntil()) for tool in tools)])
@@ -184,8 +185,8 @@ def probe_plan(clean: Run) -> FaultPlan:
 def order_cases(clean: Run, overlaps: Iterable[Sequence[At]], *, first_number: int) -> OrderCases:
     """Return a case for each order in which the calls of each set of `overlaps` can end.
 
-    Calls that do not overlap can end in one order only. Each set is permuted alone. Its calls are in the order in which
-    they end without a fault. That order is not tried again, except in a program, where it is not certain.
+    Other calls can end in one order only. Each set is permuted alone. Its calls are in the order in which they end
+    without a fault. That order is not tried again, except in a program, where it is uncertain.
     """
     sites = {site.at: site for site in sites_of(clean)}
     found: dict[tuple[str, ...], tuple[tuple[PlannedFault, ...], HeatmapCell]] = {}
@@ -207,7 +208,7 @@ def order_cases(clean: Run, overlaps: Iterable[Sequence[At]], *, first_number: i
 
 
 def _orders_of(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield all orders, the usual one first. If there are too many, swap two neighbours, or reverse all."""
+    """Yield all orders, the usual one first. Above the limit, swap neighbours, and reverse all."""
     usual = tuple(range(count))
     if factorial(count) <= MAX_ORDERS:
         yield from permutations(usual)
@@ -219,9 +220,9 @@ def _orders_of(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _lines_of(sites: Sequence[ExploredSite], order: Sequence[int], *, is_held: bool) -> Iterator[PlannedFault]:
-    """Yield the lines by which calls end in this order: each is held until the one before it has ended.
+    """Yield the lines that make calls end in this order: each is held until the one before it has ended.
 
-    Unless `is_held`, calls at the start of the order that end in that order anyway are not held.
+    Unless `is_held`, calls at the start that end in this order anyway are not held.
     """
     for position, (before, place) in enumerate(pairwise(order), 1):
         is_held = is_held or place < max(order[:position])

@@ -1,4 +1,4 @@
-"""How the verdicts of an exploration differ from those of an earlier one."""
+"""The differences of an exploration's verdicts from an earlier one's."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from offbook.explore.verdict import FINDING_TITLES, TITLES
 
 
 class VerdictChange(Struct, frozen=True):
-    """A case whose verdict or reason changed, by their titles. One is None if its exploration does not have the case.
+    """A case with a changed verdict or reason, by their titles. One is None if its exploration lacks the case.
 
-    It `was_left_out` or `is_left_out` if that is so because of a budget, or because its fault was not among those to
-    try; then nothing is known about it.
+    It `was_left_out` or `is_left_out` because of a budget, or because its fault was not tried; nothing is known about
+    it then.
     """
 
     case: str
@@ -24,9 +24,9 @@ class VerdictChange(Struct, frozen=True):
 
     @property
     def is_worse(self) -> bool:
-        """Whether the case is a finding and was none before, was not there before, or was a less severe one.
+        """Whether the case is a finding and was none before, did not exist, or was a less severe one.
 
-        To give up where the run went on before may be what was meant: that is a change, and no defect.
+        Giving up where the run continued before may be intended: a change, but no defect.
         """
         if self.after not in FINDING_TITLES:
             return False
@@ -56,7 +56,7 @@ class ExplorationComparison(Struct, frozen=True):
 
 
 def compare_explorations(before: Exploration, after: Exploration) -> ExplorationComparison:
-    """Compare two explorations case by case. Cases are the same if their faults are."""
+    """Compare two explorations case by case. Cases with equal faults correspond."""
     old = {str(each.case): each.title for each in before.results}
     new = {str(each.case): each.title for each in after.results}
     left_before = {each.fault for each in before.left_out}

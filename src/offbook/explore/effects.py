@@ -1,4 +1,4 @@
-"""The net side effects of a run, and how they differ from those of the clean run."""
+"""The net side effects of a run, and their differences from the clean run's."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from offbook.tools.effects import UNDECLARED, Effect, ToolDeclaration
 
 
 class EffectDifference(Struct, frozen=True, kw_only=True):
-    """How the effects of a run differ from those of the clean run.
+    """The differences of a run's effects from the clean run's.
 
-    `repeated` are effects of the clean run that happened again, with how often they happened in all and in the clean
-    run. `other` are those that the clean run does not have, `missing` those that did not happen.
+    `repeated` are effects of the clean run that happened again, with their total number and the clean run's. `other`
+    are those that the clean run lacks, `missing` those that did not happen.
     """
 
     repeated: tuple[tuple[Effect, int, int], ...] = ()
@@ -34,8 +34,8 @@ def compare_effects(
 ) -> EffectDifference:
     """Compare the net effects of two runs as multisets of tools with their arguments.
 
-    UUIDs, random hexadecimal ids and times that only one of the runs has count as equal, because they may differ in
-    every run, unless they are among the `stable` ones. Repeated effects have `…` in their place.
+    UUIDs, random hexadecimal ids and times in only one of the runs count as equal, because they may differ in every
+    run, unless they are among the `stable` ones. Repeated effects have `…` in their place.
     """
     net, expected = net_effects(effects, declarations), net_effects(clean, declarations)
     known = {*stable, *(volatile_values(list(map(_key, net))) & volatile_values(list(map(_key, expected))))}
@@ -53,9 +53,9 @@ def compare_effects(
 
 
 def net_effects(effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]) -> list[Effect]:
-    """Return the effects that remain: done or perhaps done, idempotent ones once, without those that were undone.
+    """Return the remaining effects: done or possibly done, idempotent ones once, without undone ones.
 
-    Undoing a call that has failed is no effect: its caller cannot know whether it changed something.
+    Undoing a failed call is no effect, because its caller cannot know whether it changed something.
     """
     return _settle(effects, declarations)[0]
 
@@ -63,14 +63,14 @@ def net_effects(effects: Iterable[Effect], declarations: Mapping[str, ToolDeclar
 def undone_effects(
     effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]
 ) -> list[tuple[Effect, Effect]]:
-    """Return the effects that were undone, each with the one that undid it."""
+    """Return the undone effects, each with the effect that undid it."""
     return _settle(effects, declarations)[1]
 
 
 def _settle(
     effects: Iterable[Effect], declarations: Mapping[str, ToolDeclaration]
 ) -> tuple[list[Effect], list[tuple[Effect, Effect]]]:
-    """Return the effects that are left, and those that were undone."""
+    """Return the remaining effects, and the undone ones."""
     net: list[Effect] = []
     failed: list[Effect] = []
     undone: list[tuple[Effect, Effect]] = []
@@ -95,7 +95,7 @@ def _settle(
 
 
 def _take_undone(effect: Effect, undoes: str | None, effects: list[Effect]) -> Effect | None:
-    """Remove and return the effect that this one undoes: the latest of that tool whose common arguments are equal."""
+    """Remove and return the effect that this one undoes: that tool's latest with equal common arguments."""
     for place in reversed(range(len(effects))):
         common = effect.arguments.keys() & effects[place].arguments.keys()
         is_same = all(effect.arguments[name] == effects[place].arguments[name] for name in common)
@@ -105,7 +105,9 @@ def _take_undone(effect: Effect, undoes: str | None, effects: list[Effect]) -> E
 
 
 def _idempotency_key(effect: Effect, declared: bool | str) -> bytes | None:
-    """Return what makes a repeated call harmless: its arguments, or its key; None if nothing does, or it has no key."""
+    """Return what identifies a harmless repetition: the arguments, or the key; None if a repetition does harm, or lacks
+    the key.
+    """
     if not declared or (isinstance(declared, str) and declared not in effect.arguments):
         return None
     arguments = effect.arguments[declared] if isinstance(declared, str) else effect.arguments
@@ -131,19 +133,19 @@ def mask_volatile(text: str) -> str:
 
 
 def without_volatile(effect: Effect, known: Collection[str]) -> Effect:
-    """Return the effect with `…` in place of what may differ in every run. Two reports of it are then the same."""
+    """Return the effect with `…` in place of volatile values, so that reports of it are equal."""
     text = _mask(msgspec.json.encode(effect.arguments).decode(), known)
     return replace(effect, arguments=msgspec.json.decode(text))
 
 
 def is_idempotent(effect: Effect, others: Iterable[Effect], declared: ToolDeclaration) -> bool:
-    """Return whether a further call changes nothing, because of its arguments or of its key, which another one has."""
+    """Return whether another call is a harmless repetition by its arguments or its key."""
     key = _idempotency_key(effect, declared.idempotent)
     return key is not None and any(_idempotency_key(each, declared.idempotent) == key for each in others)
 
 
 def used_keys(effects: Iterable[Effect], tool: str, declared: ToolDeclaration) -> int:
-    """Return under how many idempotency keys a tool was called; 0 if it declares none."""
+    """Return the number of idempotency keys of a tool's calls, or 0 if it declares none."""
     name = declared.idempotent
     if not isinstance(name, str):
         return 0
@@ -152,7 +154,7 @@ def used_keys(effects: Iterable[Effect], tool: str, declared: ToolDeclaration) -
 
 
 def _identity(effect: Effect, known: Collection[str]) -> str:
-    """Return what makes two effects the same: the tool and its arguments, without unknown UUIDs and times."""
+    """Return the identity of an effect: the tool and its arguments, without unknown UUIDs and times."""
     return _mask(_key(effect), known)
 
 

@@ -42,26 +42,26 @@ from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 
 
 class CleanRunMismatchError(InputError):
-    """The run without a fault asks for something that is not recorded."""
+    """The run without a fault sends an unrecorded request."""
 
 
 class Subject(Protocol):
-    """Something that can be run. The first run is the clean run, without a fault."""
+    """A subject that can be run. The first run is the clean run, without a fault."""
 
     name: str
 
     def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
-        """Run it from the start, isolated from other runs. What the run itself raises is part of the Run.
+        """Run it from the start, isolated from other runs. Errors of the run itself are part of the Run.
 
-        `continuation` answers requests that were never recorded.
+        `continuation` answers unrecorded requests.
         """
         ...
 
 
 def runs_of(subject: Subject, plan: FaultPlan, *, is_fresh: bool = False) -> tuple[Run, ...]:
-    """Run a case: once, and if a request was never recorded, also with the other continuations.
+    """Run a case: once and, after an unrecorded request, also with the other continuations.
 
-    With `is_fresh`, a subject that forks its runs starts them anew.
+    With `is_fresh`, a forking subject starts its runs anew.
     """
     run = subject.run_fresh if is_fresh and isinstance(subject, ForkingSubject) else subject.run
     runs = [run(plan)]
@@ -71,7 +71,7 @@ def runs_of(subject: Subject, plan: FaultPlan, *, is_fresh: bool = False) -> tup
 
 
 def with_noise(clean: Run, again: Run) -> Run:
-    """Return the run without a fault with what differs when it is made `again`."""
+    """Return the run without a fault with its noise: the differences when it is made `again`."""
     ended = (
         again.diverged or again.hung or ("" if again.error is None else f"{again.error.type}: {again.error.message}")
     )
@@ -96,16 +96,16 @@ def _steps(run: Run) -> tuple[Counter[str], Counter[str]]:
 
 
 def next_continuation(runs: Sequence[Run]) -> Continuation | None:
-    """Return the continuation of the next run of a case, after these runs; None if it needs no other run."""
+    """Return the continuation of the next run of a case after these runs, or None if it needs no other run."""
     if runs and runs[0].continuation != CONTINUATIONS[0]:
         return None
     return next(iter(CONTINUATIONS[len(runs) :]), None)
 
 
 class CaseResult(Struct, frozen=True):
-    """A case, its run, and the assessment of the run: the worst of its runs if there are several.
+    """A case, its run, and the assessment of the run, the worst of several.
 
-    `same_as` is the id of the case whose run it shares; empty if it was run itself.
+    `same_as` is the id of the case whose run it shares, or "" if it was run itself.
     """
 
     case: FaultCase
@@ -172,7 +172,7 @@ class Exploration(Struct, frozen=True):
 
     @property
     def shared(self) -> tuple[int, int]:
-        """The number of cases that share a run with others, and the number of those runs."""
+        """The number of cases that share runs, and the number of those runs."""
         sharing = [each for each in self.results if each.same_as]
         runs = len({each.same_as for each in sharing})
         return len(sharing) + runs, runs
@@ -191,7 +191,7 @@ class Exploration(Struct, frozen=True):
 
     @property
     def rows(self) -> list[str]:
-        """The calls of the clean run, as the heatmap names them. Tool calls are left out if none can fail here."""
+        """The calls of the clean run, by their heatmap names. Tool calls are omitted if none can fail here."""
         has_tools = any(line.at.tool is not None for each in self.results for line in each.case.lines)
         is_partial = bool(self.left) or not self.results
         return [site.row for site in sites_of(self.clean) if has_tools or is_partial or not site.is_tool]
@@ -207,7 +207,7 @@ class Exploration(Struct, frozen=True):
 
 
 class ExecutedCase(Struct, frozen=True):
-    """A case, its runs, and how long they took together in real time."""
+    """A case, its runs, and their total real time."""
 
     case: FaultCase
     runs: tuple[Run, ...]
@@ -215,10 +215,10 @@ class ExecutedCase(Struct, frozen=True):
 
 
 class CaseExecutor(Protocol):
-    """Runs the cases of a subject, serially or in parallel, and yields them in the order in which they come.
+    """Runs the cases of a subject, serially or in parallel, and yields them as they end.
 
-    `workers` is how many run at once. The next case is taken from `cases` only when it starts. Cases that have not
-    ended at the deadline are ended then, and not yielded, if they run in processes of their own.
+    `workers` is the number of concurrent runs. The next case is taken from `cases` only when it starts. Cases still
+    running at the deadline are ended, and not yielded, if they run in their own processes.
     """
 
     workers: int
@@ -227,14 +227,14 @@ class CaseExecutor(Protocol):
 
 
 def execute(subject: Subject, case: FaultCase, *, is_fresh: bool = False) -> ExecutedCase:
-    """Run a case, and measure how long that takes."""
+    """Run a case, and measure its duration."""
     start_s = SYSTEM_CLOCK.monotonic_s()
     runs = runs_of(subject, case.plan, is_fresh=is_fresh)
     return ExecutedCase(case, runs, SYSTEM_CLOCK.monotonic_s() - start_s)
 
 
 class SerialExecutor:
-    """Runs cases one after the other in this thread. A case that has started ends by itself."""
+    """Runs cases one by one in this thread. A started case ends by itself."""
 
     workers = 1
 
@@ -254,7 +254,7 @@ RECOVERY_PATHS = ("retry", "fallback", "breaker open")
 
 
 class Coverage(Struct, frozen=True):
-    """What an exploration has covered.
+    """The coverage of an exploration.
 
     `met` has the faults of each call, `missed` the calls without one, `never_ran` the recovery paths that no run took.
     """
@@ -266,7 +266,7 @@ class Coverage(Struct, frozen=True):
 
 
 def coverage_of(exploration: Exploration) -> Coverage:
-    """Return what the cases of an exploration have covered."""
+    """Return the coverage of an exploration's cases."""
     met: dict[str, list[str]] = {row: [] for row in exploration.rows}
     paths = Counter[str]()
     for result in exploration.results:
@@ -290,19 +290,19 @@ OnCase = Callable[[CaseResult], object]
 class Explorer:
     """Explores a subject, or a shard of its cases.
 
-    Cases run in the order of the schedule, and are reported in their own order. A shard also runs the single faults of
-    others if it tries pairs: which there are depends on those runs.
+    Cases run in the order of the schedule, and are reported in their own order. With pairs, a shard also runs the
+    single faults of others, because these runs determine the pairs.
 
     Args:
         executor: runs the cases; serially by default.
         pace: measures how long cases take.
-        clock: what a budget of time is measured by.
-        start_s: when that time began, by this clock; now by default.
+        clock: measures a time budget.
+        start_s: the start of that time, by this clock; now by default.
         on_begin: called before the first case, with the clean run and the number of cases.
         on_case: called with each result, in the order in which the cases run.
 
     Raises:
-        InputError: the budget is not one, or is a time for a shard; from `clean`, `cases` and `explore`, if the run
+        InputError: the budget is invalid, or is a time for a shard; from `clean`, `cases` and `explore`, if the run
             fails even without a fault.
     """
 
@@ -365,7 +365,7 @@ class Explorer:
         return run
 
     def _problem_of(self, run: Run) -> str:
-        """Return why a run without a fault has failed; empty if it has not."""
+        """Return why a run without a fault failed, or ""."""
         ended = "" if run.error is None else f"{run.error.type}: {run.error.message}"
         broken = [*run.broken, *broken_invariants(run, self._options.invariants)]
         return run.diverged or ended or run.hung or next(iter(broken), "")
@@ -383,14 +383,16 @@ class Explorer:
 
     @cached_property
     def _orders(self) -> OrderCases:
-        """Return the orders in which calls can end, if they are to be tried: a run shows which overlap."""
+        """Return the orders in which calls can end, if they are tried. A run shows which calls overlap."""
         is_wanted = any(variant.needs_overlap for variant in self._options.variants)
         overlaps = self._subject.run(probe_plan(self.clean)).overlaps if is_wanted else ()
         return order_cases(self.clean, overlaps, first_number=len(self._single_faults) + 1)
 
     @property
     def affordable(self) -> tuple[list[FaultCase], int]:
-        """The single faults that a number as a budget allows, of a shard its own, and about how many pairs it does."""
+        """The single faults that a number as a budget allows, in a shard its own ones, and the approximate number of
+        pairs.
+        """
         single, pairs = expected_cases(self._schedule(), self._pairs(), most=self._budget.cases)
         return in_case_order(self._own(single, self.cases), lambda case: case), pairs
 
@@ -415,7 +417,7 @@ class Explorer:
         return replace(exploration, left_orders=self._orders.left)
 
     def _run_waves(self, waves: Waves, pairs: Pairs) -> Iterator[CaseResult]:
-        """Run what is dealt until nothing is left, or no time, and yield the results of this shard."""
+        """Run the dealt cases until none or no time is left, and yield the results of this shard."""
         while wave := waves.deal():
             new = self._own([case for case in wave if case.group == "pairs"], pairs.cases)
             self._own_ids.update(case.id for case in new)
@@ -452,7 +454,7 @@ class Explorer:
         return Pairs(self.clean, variants, first_number=len(self.cases) + 1)
 
     def _begin(self, planned: Sequence[FaultCase]) -> None:
-        """Begin to run cases. Those that are `planned` in all shards decide whether runs are forked."""
+        """Begin to run cases. The cases `planned` in all shards decide whether runs are forked."""
         self._pace.deadline = self._deadline
         if planned and self._deadline.allows(self._pace.clean_s):
             self._clean = self._with_noise(self.clean)
@@ -466,10 +468,10 @@ class Explorer:
         )
 
     def _with_noise(self, clean: Run) -> Run:
-        """Return the run without a fault with what differs when it is made again.
+        """Return the run without a fault, with its noise: the differences when it is made again.
 
-        The answers of the second run come a little later, so that what it says of times and durations differs too,
-        under a virtual clock as well. A run that minds, such as one that waits no longer, is made again like the first.
+        The answers of the second run come slightly later, so that its times and durations differ as well, even under a
+        virtual clock. A run that cannot bear this, such as one with a tight timeout, is made again like the first.
         """
         later = self._subject.run(_LATER)
         noisy = with_noise(clean, later)
@@ -477,7 +479,7 @@ class Explorer:
         return noisy if is_same else with_noise(clean, self._subject.run(FaultPlan()))
 
     def _expect(self, cases: Sequence[FaultCase], waves: Waves) -> None:
-        """Expect these cases now, and what may be dealt after them."""
+        """Expect these cases now, and those that may be dealt after them."""
         others, pairs = waves.to_come()
         if self._options.shard is not None:
             others = [case for case in others if self._options.pairs or self._is_own(case)]
@@ -543,7 +545,7 @@ class Explorer:
         return self._assess(executed)
 
     def _assess(self, executed: ExecutedCase, *, same_as: str = "") -> CaseResult:
-        """Return the worst of the runs of a case, and report it unless it is the case of another shard."""
+        """Return the worst of the runs of a case, and report it unless it is another shard's."""
         run, assessment = self._worst(executed.runs)
         result = CaseResult(executed.case, run, assessment, same_as)
         self._pace.note(executed.case, None if same_as else executed.real_s)

@@ -1,4 +1,4 @@
-"""The harness of a run in this process: replayed models, tools and HTTP APIs, with faults around them, observed."""
+"""The harness of a run in this process: replayed models, tools and HTTP APIs, with faults, observed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class _Attempt(Struct, frozen=True):
 
 
 class ObservedProvider(Provider):
-    """Tells the observer of a run about its model calls: a provider around its faults and its recording."""
+    """Reports its model calls to a run's observer: a provider around its faults and its recording."""
 
     name = "explore"
 
@@ -128,9 +128,9 @@ class ObservedProvider(Provider):
         return WholeReply(response)
 
     def _start(self, request: Request) -> _Attempt:
-        """Assign the request its site. One that repeats a request which has failed is a further attempt of that call.
+        """Assign the request its site. A repetition of a failed request is a further attempt of that call.
 
-        So it is whoever makes it: a gateway, or an agent whose gateway has given up. Another model is another call.
+        A gateway may make it, or an agent whose gateway has given up. A call of another model is a different call.
         """
         step = (request.workflow, request.step_id)
         # Hashing takes long, and before the first failure there is nothing that a request could repeat.
@@ -209,18 +209,18 @@ def _now_s() -> float:
 
 
 def _requested_wait_s(error: BaseException) -> float:
-    """Return how long the API asks to wait before the next attempt."""
+    """Return the wait that the API requests before the next attempt."""
     headers = error.headers if isinstance(error, ProviderError) else {}
     return retry_after_s(headers, now=SYSTEM_CLOCK.utc_now()) or 0.0 if headers else 0.0
 
 
 _current_call: ContextVar[ObservedTool | None] = ContextVar("_current_call", default=None)
 _UNKNOWN_TOOL = ToolDef(ToolSpec("unknown"), lambda: None)
-"""The tool of a call whose context was lost, as in a thread that its agent started."""
+"""The tool of a call whose context was lost, for example in an agent's own thread."""
 
 
 def observe_called(tool: ToolDef, observer: RunObserver) -> ToolDef:
-    """Wrap a tool as the agent gets it, around faults: the observer is told of each call, and of what it returns."""
+    """Wrap a tool as the agent sees it, around faults, and report each call and its result to the observer."""
 
     def call(**arguments: Any) -> Any:
         started = observer.start_tool(tool, arguments)
@@ -254,7 +254,7 @@ def observe_called(tool: ToolDef, observer: RunObserver) -> ToolDef:
 
 
 def observe_run(tool: ToolDef, observer: RunObserver) -> ToolDef:
-    """Wrap a tool itself, inside faults: the observer is told that it really runs."""
+    """Wrap a tool itself, inside faults, and report its real runs to the observer."""
 
     def call(**arguments: Any) -> Any:
         started = _current_call.get() or ObservedTool(_UNKNOWN_TOOL, 0, {})
@@ -299,13 +299,14 @@ class HttpAnswers:
 
     @cached_property
     def encoder(self) -> AnswerEncoder:
-        """What encodes its answers. Raises RecordingFormatError if its format is older than version 2."""
+        """The encoder of its answers. Raises RecordingFormatError for a format older than version 2."""
         check_strict(self._tape.reader.version, source=self._tape.reader.source)
         return AnswerEncoder(self._tape, latency=NO_LATENCY, default_response=self._default)
 
     def prepare(self, lines: Sequence[ScriptLine], requests: Iterable[SentRequest]) -> None:
-        """Make what the processes of all cases need, so that they need not: indexes, the tools of the requests of the
-        clean run, and what SDKs build at their first request: they send these requests to their recorded answers."""
+        """Prepare common data of all cases' processes: indexes, the tools of the clean run's requests, and the SDKs'
+        models, built by sending these requests to their recorded answers.
+        """
         _ = self._tape.cross_protocol, self._tape.written
         for fields in {line.fields for line in lines if line.fields}:
             for name, schema in offered_tools(orjson.loads(fields).get("tools", ())).items():
@@ -325,7 +326,7 @@ class HttpAnswers:
 class ExploredHttp(InProcessClients):
     """The HTTP APIs of one run. All clients of the run share one session.
 
-    A client that waits longer than `patience_s` for what a fault holds back ends the run, by its `host`.
+    A client that waits longer than `patience_s` for a held answer ends the run through its `host`.
     """
 
     def __init__(self, session: WireSession, host: RunHost = RAISING_HOST, *, patience_s: float = inf) -> None:
@@ -338,16 +339,16 @@ class ExploredHttp(InProcessClients):
         return _ExploredCall(accepted, self)
 
     def close(self) -> None:
-        """Do nothing: other clients may go on."""
+        """Do nothing: other clients may continue."""
 
     @property
     def guard(self) -> AbstractContextManager[object]:
-        """What the threads of the run share."""
+        """The lock shared by the threads of the run."""
         return self._lock
 
 
 class _ExploredCall(InProcessCall):
-    """A call of an explored run. A client that waits for too long for what a fault holds back ends the run."""
+    """A call of an explored run. A client that waits too long for a held answer ends the run."""
 
     def __init__(self, accepted: AcceptedCall, http: ExploredHttp) -> None:
         assert accepted.answer is not None, "an explored run has no real API"
@@ -367,11 +368,11 @@ class Harness:
     """The models and tools of one explored run.
 
     `provider` and `gateway` answer model calls from the recording, with the faults of the plan; so do the clients of
-    `http_client()` and `sync_http_client()`, for SDKs. `tools` does the same for tools. The `observer` is told of every
-    call. The `host` ends a run that hangs, or has a crash in its plan.
+    `http_client()` and `sync_http_client()`, for SDKs. `tools` does the same for tools. Every call is reported to the
+    `observer`. The `host` ends a run that hangs, or has a crash in its plan.
 
-    `reporting` are the tools whose effects the clean run has reported. An HTTP client may wait `answer_s` for an answer
-    that a fault holds back.
+    `reporting` are the tools with reported effects in the clean run. An HTTP client may wait `answer_s` for a held
+    answer.
     """
 
     def __init__(
@@ -419,7 +420,7 @@ class Harness:
 
     @property
     def users(self) -> Provider:
-        """What plays simulated users: their own recorded turns, in order, without faults and observers."""
+        """The provider of simulated users: their own recorded turns, in order, without faults and observers."""
         return self._users
 
     @cached_property
@@ -431,7 +432,7 @@ class Harness:
 
     @property
     def stand_in(self) -> ExploredHttp:
-        """What answers HTTP clients of this run: `ollama.Client(transport=harness.stand_in.httpx_transport())`."""
+        """The stand-in for HTTP clients of this run: `ollama.Client(transport=harness.stand_in.httpx_transport())`."""
         return self._http
 
     def http_client(self, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
@@ -452,7 +453,7 @@ class Harness:
         return interception
 
     def end_interceptions(self) -> None:
-        """Undo what `intercept` has done."""
+        """Undo the effects of `intercept`."""
         while self._interceptions:
             self._interceptions.pop().close()
 
@@ -478,7 +479,7 @@ class Harness:
         return "_http" in vars(self)
 
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
-        """Wrap tools: `tools(search, book)`. They are replayed if the recording has any calls of tools."""
+        """Wrap tools: `tools(search, book)`. They are replayed if the recording has tool calls."""
         return Toolbox(list(self.wrap_tools(Toolbox.of(*given)).values()))
 
     def wrap_tools(self, tools: Mapping[str, ToolDef]) -> dict[str, ToolDef]:
@@ -486,7 +487,7 @@ class Harness:
         return {name: self.wrap(tool) for name, tool in tools.items()}
 
     def wrap(self, tool: ToolDef) -> ToolDef:
-        """Wrap one tool: inside is the tool or its recording, around it are faults, outside is what the agent sees."""
+        """Wrap one tool: the tool or its recording inside, then faults, then the agent's view."""
         declared = tool.declared_as(self._declared.get(tool.name, UNDECLARED))
         self._wrapped[tool.name] = declared.declaration
         inner = declared if self._replayed_tools is None else _replay_tool(declared, self._replayed_tools)
@@ -499,12 +500,12 @@ class Harness:
 
     @property
     def tool_runs(self) -> tuple[ToolRun, ...]:
-        """The tool calls so far: those that were observed, and those that the conversation of an HTTP client shows."""
+        """The tool calls so far: observed ones, and those that an HTTP client's conversation shows."""
         return (*self._observer.tool_runs, *inferred_runs(self._inferred_tools, self._declared))
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """The side effects so far: the calls of tools that have one and that ran, reported ones instead of inferred."""
+        """The side effects so far: real runs of tools with effects, with reports in place of inferences."""
         others = (*self._observer.effects, *inferred_effects(self._inferred_tools, self._declared))
         return prefer_reported(split_reached(self.reported)[0], others, reporting=self._reporting)
 
@@ -515,13 +516,13 @@ class Harness:
 
     @property
     def unseen(self) -> tuple[Effect, ...]:
-        """The calls of which it is open whether they ran, of tools that report nothing."""
+        """The calls that may or may not have run, of tools without reports."""
         reporting = {*self._reporting, *(effect.tool for effect in self.reported)}
         return tuple(each for each in unseen_calls(self._inferred_tools) if each.tool not in reporting)
 
     @property
     def declarations(self) -> dict[str, ToolDeclaration]:
-        """What is declared about tools, by themselves or elsewhere."""
+        """The declarations about tools, by themselves or elsewhere."""
         return {**(self._declared if self.has_http else {}), **self._wrapped}
 
     @property
@@ -563,18 +564,18 @@ class Harness:
 
     @property
     def continuation(self) -> str:
-        """What answered what was never recorded: a continuation, `default`, `live`, or the result that a tool got."""
+        """The answer to unrecorded calls: a continuation, `default`, `live`, or the result that a tool got."""
         tools = "" if self._replayed_tools is None else self._replayed_tools.source.continued_by
         return self._models.source.continued_by or tools
 
     @property
     def unknown_reads(self) -> tuple[str, ...]:
-        """What the recording does not know of reads after effects that nobody has seen."""
+        """The unknown results of reads after unseen effects."""
         return () if self._replayed_tools is None else tuple(self._replayed_tools.source.unknown)
 
     @property
     def recovery_paths(self) -> dict[str, int]:
-        """How often the run did what to recover; of SDKs, only retries are known."""
+        """The numbers of the run's recoveries. Of SDKs, only retries are known."""
         retries = self._observer.retries
         paths = self.recovery_counter.paths + Counter({"retry": retries} if retries else {})
         return dict(sorted(paths.items()))
@@ -585,10 +586,10 @@ def _replay_tool(tool: ToolDef, recorded: ExploredTools) -> ToolDef:
 
 
 class CleanScript(Struct, frozen=True):
-    """What the clean run was answered, in order, and how many calls it made: for runs in other processes.
+    """The answers to the clean run, in order, and its number of calls, for runs in other processes.
 
-    `requests` are the first requests of its HTTP clients, as paths and bodies; None if it has none. `reporting` are the
-    tools whose effects it has reported.
+    `requests` are the first requests of its HTTP clients, as paths and bodies, or None. `reporting` are the tools with
+    reported effects.
     """
 
     models: tuple[ScriptLine, ...]
@@ -603,8 +604,8 @@ class HarnessFactory:
 
     Args:
         reader: the recording. It is closed with the factory.
-        divergence: what answers a request that was never recorded.
-        declarations: what is declared about tools by name, beside what they declare themselves.
+        divergence: the policy for unrecorded requests.
+        declarations: external declarations about tools by name.
     """
 
     def __init__(
@@ -623,7 +624,7 @@ class HarnessFactory:
 
     @property
     def has_script(self) -> bool:
-        """Whether there was a clean run, so that the next run follows its script."""
+        """Whether there was a clean run whose script the next run follows."""
         return self._loaded is not None or self._clean is not None
 
     @property
@@ -660,10 +661,10 @@ class HarnessFactory:
         *,
         answer_s: float = ANSWER_WAIT_S,
     ) -> Harness:
-        """Return the harness of the next run. Tools run for real if the recording has no calls of tools.
+        """Return the harness of the next run. Tools run for real if the recording has no tool calls.
 
-        `continuation` answers what was never recorded, if that is how divergences are answered. The run happens in
-        `host`. Its HTTP clients may wait `answer_s` for an answer that a fault holds back.
+        `continuation` answers unrecorded requests, if that is the policy. The run happens in `host`. Its HTTP clients
+        may wait `answer_s` for a held answer.
         """
         script = self._loaded or (None if self._clean is None else self.script)
         source = ScriptedModels(

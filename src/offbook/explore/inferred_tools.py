@@ -24,8 +24,7 @@ NO_PATTERNS: Mapping[str, str] = MappingProxyType({})
 
 
 class ToolResult(Struct, frozen=True):
-    """A result of a tool in a request: the id of its call, the tool if that is known, the text, and what marks it as an
-    error."""
+    """A tool result in a request: its call id, its tool if known, its text, and its error mark."""
 
     id: str
     tool: str
@@ -68,11 +67,11 @@ class InferredTool(Struct, frozen=True, kw_only=True):
 def infer_tools(turns: Iterable[Turn], failed: Mapping[str, str] = NO_PATTERNS) -> list[InferredTool]:
     """Return the tools that the program ran, in the order in which the model asked for them.
 
-    A call ran if a later request has its result, even if the answer that asked for it was cut. It has failed if that
-    is the result of a failed tool (`failed` are the declared patterns, by tool). It may have run if no request has its
-    result, or if its arguments do not fit. If the model asks for it again before that, as after an answer that the
-    program has refused, nobody has seen whether it ran. A conversation that is started over may run the same call
-    again. Calls whose arguments are not JSON are left out.
+    A call ran if a later request has its result, even if the requesting answer was cut. It failed if that is a failed
+    tool's result (`failed` are the declared patterns, by tool). It may have run if no request has its result, or if its
+    arguments do not fit. If the model asks for it again before that, as after an answer that the program refused, it is
+    unseen whether it ran. A restarted conversation may run the same call again. Calls with invalid JSON arguments are
+    omitted.
     """
     pending = _PendingCalls()
     ended: list[tuple[_PendingCall, InferredTool]] = []
@@ -90,7 +89,7 @@ def infer_tools(turns: Iterable[Turn], failed: Mapping[str, str] = NO_PATTERNS) 
 
 
 def _note_shown(ended: list[tuple[_PendingCall, InferredTool]], results: Sequence[ToolResult]) -> None:
-    """Note of equal calls that ran which have their results in one request: there, the program says so itself."""
+    """Mark equal calls with results in one request as shown, because there the program itself reports them."""
     if len(results) < 2:
         return
     sent = Counter(result.id for result in results)
@@ -129,12 +128,12 @@ def inferred_runs(tools: Sequence[InferredTool], declarations: Mapping[str, Tool
 
 
 def unseen_calls(tools: Sequence[InferredTool]) -> tuple[Effect, ...]:
-    """Return the calls of which it is open whether they ran."""
+    """Return the calls that may or may not have run."""
     return tuple(each.effect() for each in tools if each.is_unseen)
 
 
 def inferred_effects(tools: Sequence[InferredTool], declarations: Mapping[str, ToolDeclaration]) -> list[Effect]:
-    """Return the effects of inferred tools, unless these are declared to have none."""
+    """Return the effects of inferred tools, unless they are declared to have none."""
     ran = [each for each in tools if not each.is_unseen]
     return [each.effect() for each in ran if not declarations.get(each.tool, UNDECLARED).read_only]
 
@@ -145,9 +144,9 @@ _Key: TypeAlias = tuple[object, ...]
 class _PendingCall:
     """A tool call without a result yet.
 
-    `nth` is its number among the calls of that tool in its answer. `before_by_id` and `before_by_tool` are how many
-    results its request had already: vendors without ids, and recordings that were written by hand, give the same id to
-    several calls.
+    `nth` is its number among the calls of that tool in its answer. `before_by_id` and `before_by_tool` are the numbers
+    of results that its request already had: vendors without ids, and hand-written recordings, give several calls the
+    same id.
     """
 
     def __init__(self, call: ToolCall, *, place: int, nth: int, turn: Turn) -> None:
@@ -159,17 +158,17 @@ class _PendingCall:
 
     @property
     def by_id(self) -> _Key:
-        """What it has in common with its result, and with the same call again, if that has an id too."""
+        """The key of its result, and of the same call again if that also has an id."""
         return ("id", self.call.id)
 
     @property
     def by_tool(self) -> _Key:
-        """What it has in common with all calls of its tool."""
+        """The key of all calls of its tool."""
         return ("tool", self.call.tool)
 
     @cached_property
     def by_arguments(self) -> _Key:
-        """What it has in common with the same call again, if one of them has no id."""
+        """The key of the same call again, if one of them has no id."""
         return ("arguments", self.call.tool, msgspec.json.encode(self.call.args, order="sorted"), self._nth)
 
     def ended(self, result: ToolResult, failed: str | None) -> InferredTool:
@@ -195,7 +194,7 @@ class _PendingCall:
 
     @property
     def _is_refused(self) -> bool:
-        """Whether the program cannot have run it, as it has no such tool."""
+        """Whether the program cannot have run it, because it lacks the tool."""
         return bool(self._offered) and self.call.tool not in self._offered
 
     def _outcome(self, result: ToolResult, failed: str | None) -> EffectOutcome:
@@ -218,7 +217,7 @@ def _fits(call: ToolCall, offered: Mapping[str, JsonObject]) -> bool:
 
 
 def offered_tool(name: str, schema: JsonObject) -> ToolSpec | None:
-    """Return the tool that a request offers; None if only its vendor understands the schema. Each is made once."""
+    """Return the tool that a request offers, cached, or None if only its vendor understands the schema."""
     return _offered_tool(name, msgspec.json.encode(schema, order="sorted"))
 
 
@@ -253,7 +252,7 @@ class _PendingCalls:
                 self._by_key[key][call.place] = call
 
     def drop_repeated(self, asked: Iterable[_PendingCall]) -> list[_PendingCall]:
-        """Remove the calls that the model asks for again, and return them."""
+        """Remove and return the calls that the model asks for again."""
         dropped: dict[int, _PendingCall] = {}
         for call in asked:
             same = [each for each in self._find([call.by_arguments]) if not (each.call.id and call.call.id)]
@@ -264,7 +263,7 @@ class _PendingCalls:
         return list(dropped.values())
 
     def take_answered(self, results: Sequence[ToolResult]) -> list[tuple[_PendingCall, ToolResult]]:
-        """Remove the calls whose results are new, and return them with these.
+        """Remove the calls with new results, and return them with these.
 
         Results are found by their ids, else by the number of results of the tool.
         """

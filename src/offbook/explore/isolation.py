@@ -1,14 +1,13 @@
 """Runs each case in a forked process, which leaves nothing to the next one and can always be ended.
 
-The child has only the thread that forked. What it needs of the parent is loaded and unlocked: standard output and error
-are replaced, stores close what they hold before a fork, and Python's own locks (imports, logging) are made anew in a
-child. So it is safe to fork while other threads run, as those of pytest-xdist do.
+The child has only the forking thread. Everything it needs of the parent is loaded and unlocked: standard output and
+error are replaced, stores close their resources before a fork, and Python renews its own locks (imports, logging) in a
+child. So forking is safe while other threads run, as those of pytest-xdist do.
 """
 
 from __future__ import annotations
 
 import faulthandler
-import fcntl
 import gc
 import os
 import random
@@ -27,6 +26,7 @@ from typing import ClassVar, NoReturn
 from msgspec import Struct
 
 from offbook.clock import VIRTUAL_EPOCH
+from offbook.errors import InputError
 from offbook.tools.child_process import kill_group
 from offbook.virtual_time import TimeReferences, VirtualTime
 
@@ -34,19 +34,18 @@ _MARK = b"\0report\0"
 _LENGTH = struct.Struct("<Q")
 _exit_now, _now_s = os._exit, time.monotonic
 GRACE_S = 2.0
-"""Seconds after its deadline at which a process is killed: it should have ended by itself."""
+"""The seconds after its deadline at which a process is killed."""
 START_S = 1e6
-"""The monotonic time at which a case starts: no program expects that its computer has just been started."""
+"""The monotonic time at which a case starts: no program expects a just-started computer."""
 POLL_S = 0.1
-"""Seconds between looks for a process that ended while a child of it holds its pipe open."""
+"""The seconds between checks for an ended process whose child holds its pipe open."""
 
 
 class ProcessEnding(Struct, frozen=True):
-    """The end of a process of a case.
+    """The end of a case's process.
 
-    `report` is what it reported, empty if nothing. `exit_code` is -N if signal N ended it, and None if it was killed
-    from here or is not known. `dump` shows where it was at its deadline, if it could not report that. `was_late` if it
-    was killed because of that.
+    `report` is its report, or empty. `exit_code` is -N if signal N ended it, and None if it was killed from here or is
+    unknown. `dump` is the stack at its deadline, if it could not report. `was_late` if it was killed for that.
     """
 
     report: bytes = b""
@@ -56,7 +55,7 @@ class ProcessEnding(Struct, frozen=True):
 
 
 class CaseProcess:
-    """This process, if it is that of a case: `current`, which is None in all other processes.
+    """The present process of a case: `current`, which is None in all other processes.
 
     Processes that the agent forks have a copy, which `is_copy` and reports nothing.
     """
@@ -69,7 +68,7 @@ class CaseProcess:
 
     @property
     def is_copy(self) -> bool:
-        """Whether this is another process, forked from that of the case."""
+        """Whether this is another process, forked from the case's."""
         return os.getpid() != self._pid
 
     def report(self, data: bytes) -> NoReturn:
@@ -92,7 +91,7 @@ class CaseProcess:
         signal.setitimer(signal.ITIMER_REAL, limit_s)
 
     def end_deadlines(self) -> None:
-        """Let there be no alarm, as before `call_at`, and no deadline by the clock, which starts again."""
+        """Restore the state before `call_at`: no alarm, and no deadline by the clock, which starts again."""
         self.clock.restart()
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         faulthandler.unregister(signal.SIGALRM)
@@ -100,9 +99,9 @@ class CaseProcess:
 
 
 class ForkedProcess:
-    """A forked process in a process group of its own, in which `work` runs in virtual time and returns the report.
+    """A forked process in its own process group, in which `work` runs in virtual time and returns the report.
 
-    It is killed after `limit_s`. Whatever it has started in its group ends with it. What it prints is discarded, unless
+    It is killed after `limit_s`, with all processes that it started in its group. Its output is discarded, unless
     `is_silent` is False. `ending` is set when it has ended.
     """
 
@@ -131,7 +130,7 @@ class ForkedProcess:
         self.ending: ProcessEnding | None = None
 
     def poll(self) -> bool:
-        """Read what the process has sent, and return whether it has ended. If it is late, it is killed."""
+        """Read the process's data, and return whether it has ended. A late process is killed."""
         if self.ending is None:
             has_exited = self._has_exited()
             self._read()
@@ -142,7 +141,7 @@ class ForkedProcess:
         return self.ending is not None
 
     def kill(self) -> None:
-        """Kill the process and its group. Does nothing if it has ended."""
+        """Kill the process and its group, if it is running."""
         if self.ending is None:
             self._end(has_exited=False)
 
@@ -183,7 +182,7 @@ class ForkedProcess:
         return report if len(report) == length else None
 
     def wait_s(self) -> float:
-        """Return how long to wait before the next `poll`, if nothing comes by the pipe."""
+        """Return the wait before the next `poll`, if no data arrives."""
         return min(max(self._due_s - _now_s(), 0.0), POLL_S if self._is_open else POLL_S / 100)
 
     @property
@@ -216,21 +215,23 @@ def _beyond_standard_files(file: int) -> int:
     """Return a file under a number above 2: lower ones are free if this process was started without them."""
     if file > 2:
         return file
+    import fcntl  # noqa: PLC0415 - Windows has none
+
     moved = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
     os.close(file)
     return moved
 
 
 _forking = threading.Lock()
-"""Held during a fork: hook and filters of warnings are those of the process, and each fork restores what it found."""
+"""Held during a fork: hook and warning filters are process-wide, and each fork restores them."""
 
 
 def fork_quietly() -> int:
-    """Fork this process, without a warning that it has other threads.
+    """Fork this process, without a warning about other threads.
 
-    Python runs hooks around a fork, and only prints what they raise. What the handler of a signal has raised there, as
-    that of Ctrl-C does, is raised after the fork instead, and the child is killed. Blocking signals would not keep
-    handlers out of the hooks: any other thread that takes the signal lets the handler run in the main thread.
+    Python runs hooks around a fork, and only prints their errors. An error of a signal handler there, such as Ctrl-C's,
+    is raised after the fork instead, and the child is killed. Blocking signals would not keep handlers out of the
+    hooks: any other thread that takes the signal lets the handler run in the main thread.
     """
     lost = list[BaseException]()
 
@@ -240,6 +241,10 @@ def fork_quietly() -> int:
         else:
             print_error(event)
 
+    if not hasattr(os, "fork"):
+        raise InputError(
+            "cases run in forked processes, which Windows does not have", hint="run it in WSL or a container"
+        )
     with _forking:
         print_error, sys.unraisablehook = sys.unraisablehook, keep
         try:
@@ -256,7 +261,7 @@ def fork_quietly() -> int:
 
 
 def _run_child(work: Callable[[], bytes], pipe: int, *, references: TimeReferences, is_silent: bool) -> NoReturn:
-    """Report what the work returns, in the forked process. Nothing of the parent runs in here: no handler, no hook."""
+    """Report the result of the work, in the forked process. None of the parent's handlers and hooks run here."""
     try:
         os.setpgid(0, 0)
         gc.freeze()  # what is garbage of the parent is not collected here, and its memory stays shared
@@ -289,7 +294,7 @@ def close_input() -> None:
 
 
 def _silence() -> None:
-    """Replace standard input, output and error by the null device, whatever stands for them."""
+    """Replace standard input, output and error by the null device, including substitutes."""
     _open_null_device(1, 2)
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - it is open until the process ends
     sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
@@ -304,7 +309,7 @@ def _open_null_device(*numbers: int) -> None:
 
 
 def flush_output() -> None:
-    """Write what is buffered for standard output and error."""
+    """Flush standard output and error."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # whatever a run has put in its place
             stream.flush()

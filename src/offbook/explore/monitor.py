@@ -45,7 +45,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 @lru_cache(maxsize=4096)
 def is_own_file(file: str) -> bool:
-    """Return whether a file belongs to the agent: not to offbook, the standard library or an installed package."""
+    """Return whether a file belongs to the agent, not to offbook, the standard library or an installed package."""
     if file.startswith("<"):
         return not file.startswith("<frozen")
     path = Path(file).resolve()
@@ -53,7 +53,7 @@ def is_own_file(file: str) -> bool:
 
 
 def is_own_module(module: ModuleType) -> bool:
-    """Return whether a module belongs to the agent. One without a file is built in, or made by a program."""
+    """Return whether a module belongs to the agent. A module without a file is built in, or made by a program."""
     if module.__name__.partition(".")[0] in sys.stdlib_module_names:
         return False
     file = getattr(module, "__file__", None)
@@ -71,10 +71,10 @@ def gives_up(error: type[BaseException], declared: Collection[object]) -> bool:
 
 
 def place_of(frame: FrameType | None, *, inside: CodeType) -> str:
-    """Return the innermost line of the agent's own code that leads to `frame`, like `desk.py:41 answer`; "" if none.
+    """Return the innermost line of the agent's own code that leads to `frame`, like `desk.py:41 answer`, or "".
 
-    Only what `inside` has called counts. If nothing of it is the agent's, the event loop waits, and the place is where
-    the first task waits that waits in code of the agent.
+    Only calls from `inside` count. If none of them is the agent's, the event loop waits, and the place is where the
+    first task waits in the agent's code.
     """
     while frame is not None and frame.f_code is not inside:
         if is_own_file(frame.f_code.co_filename):
@@ -92,7 +92,7 @@ def _waiting_place() -> str:
 
 
 def _innermost_place(awaited: Any) -> str:
-    """Return the innermost place of the agent's own code in a chain of awaits; "" if it has none."""
+    """Return the innermost place of the agent's own code in a chain of awaits, or ""."""
     place = ""
     while awaited is not None:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
@@ -110,7 +110,7 @@ _DUMPED_LINE = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
 def place_in_dump(dump: str, *, inside: CodeType) -> str:
-    """Return the place from a dump of faulthandler, whose innermost line is first, like `place_of`."""
+    """Return the place from a faulthandler dump, innermost line first, like `place_of`."""
     for file, line, function in _DUMPED_LINE.findall(dump):
         if (file, function) == (inside.co_filename, inside.co_name):
             break
@@ -130,10 +130,10 @@ class RunDeadlineError(BaseException):
 
 
 class CaseReport(Struct, frozen=True, kw_only=True):
-    """What the process of a case reports: its run, or why there is none.
+    """The report of a case's process: its run, or why there is none.
 
-    `modules` are those that it has loaded from outside the agent's own code. The clean run also reports its `script`.
-    `notes` are the subject's own.
+    `modules` are loaded modules outside the agent's own code. The clean run also reports its `script`. `notes` are the
+    subject's own.
     """
 
     run: Run | None = None
@@ -155,7 +155,7 @@ class CaseReport(Struct, frozen=True, kw_only=True):
 
 
 def _readable(value: Any) -> Any:
-    """Return a value with a replacement character for whatever is not text in its strings."""
+    """Return a value with replacement characters for invalid text in its strings."""
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, dict):
@@ -164,10 +164,10 @@ def _readable(value: Any) -> Any:
 
 
 class Life:
-    """The life of a run that cannot crash. Subjects that can be started again have others."""
+    """The life of a run that cannot crash. Restartable subjects have other lives."""
 
     def crash(self, run: Run) -> NoReturn:
-        """End the process where the plan has a crash, with the run so far."""
+        """End the process at a planned crash, with the run so far."""
         refuse_crash()
 
     def finish(self, run: Run) -> Run:
@@ -179,12 +179,12 @@ ONLY_LIFE = Life()
 
 
 class RunMonitor(RaisingHost):
-    """Runs something on a harness once, and reports what it did: the host of the run.
+    """Runs work on a harness once, and reports it: the host of the run.
 
-    `declared` are the errors that the run is expected to raise when it gives up, as classes or names.
+    `declared` are the errors of a run that gives up, as classes or names.
 
-    In the process of a case, a run that is late ends the process, which it cannot catch. Elsewhere it gets a
-    RunDeadlineError. The `life` of the run says what a crash in its plan does, and what is reported.
+    In a case's process, a late run ends the process, which it cannot catch. Elsewhere it gets a RunDeadlineError. The
+    `life` of the run handles crashes in its plan, and the report.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class RunMonitor(RaisingHost):
         super().end_hung(reason)
 
     def _end_late(self, case: CaseProcess, text: str, doing: str = "it waited in") -> NoReturn:
-        """Report a run that does not end, with the line of the agent that it is at, and end the process of its case."""
+        """Report an endless run with the agent's current line, and end the process of its case."""
         place = place_of(sys._getframe(), inside=RunMonitor._observe.__code__)  # noqa: SLF001
         self._end(case, hung=f"{text}; {doing} {place}" if place else text)
 
@@ -224,9 +224,9 @@ class RunMonitor(RaisingHost):
         case.report(CaseReport(run=self._run(**fields)).to_bytes())
 
     def observe(self, work: Callable[[], Any]) -> Run:
-        """Call `work` and report the run. What it raises is part of the report, and so is sys.exit.
+        """Call `work` and report the run, including its errors and sys.exit.
 
-        Interrupts are raised, except in the process of a case, where the run itself has made them.
+        Interrupts are raised, except in a case's process, where the run itself has made them.
         """
         if CaseProcess.current is None:
             return self._observe(work)
@@ -249,7 +249,7 @@ class RunMonitor(RaisingHost):
         return self._run(result=json_form(result).value, error=error, hung=hung)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` in virtual time. Raises RunDeadlineError when it takes too long by that time."""
+        """Run `work` in virtual time. Raises RunDeadlineError when it exceeds its limit in that time."""
         return run(self._in_time(work), virtual_time=True)
 
     async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
@@ -264,7 +264,7 @@ class RunMonitor(RaisingHost):
 
     @contextmanager
     def _ending(self, case: CaseProcess) -> Iterator[None]:
-        """End this process when the run is late, makes too many calls or calls os._exit, after reporting it."""
+        """Report and end this process when the run is late, makes too many calls or calls os._exit."""
         # An agent may catch any error, even a BaseException, and an error that a timer raises inside native code never
         # arrives. So the run is reported and the process ended from wherever it is found out. os._exit is replaced
         # because a process that ends by it would report nothing.
@@ -325,7 +325,7 @@ PROCESS_ENDED = "ProcessEnded"
 
 
 def exit_text(code: int | None) -> str:
-    """Return how a process ended, by its exit code, which is -N if signal N ended it, and None if it is not known."""
+    """Return how a process ended by its exit code, which is -N for signal N, and None if unknown."""
     if code is None:
         return "the process ended"
     return f"signal {-code} ended the process" if code < 0 else f"the process ended with exit status {code}"
@@ -344,7 +344,7 @@ def _late_text(limit: str) -> str:
 
 
 def killed_text(deadlines: Deadlines, dump: str) -> str:
-    """Return why a run hung whose process had to be killed, with the place in a dump of its stack."""
+    """Return why a run hung whose process had to be killed, with the place in its stack dump."""
     text = _late_text(f"{deadlines.real_s:g} s of real time")
     place = place_in_dump(dump, inside=RunMonitor._observe.__code__)  # noqa: SLF001
     return f"{text}; it waited in {place}" if place else text
@@ -358,9 +358,9 @@ def _name_if(error: BaseException, declared: type[BaseException] | str) -> str:
 
 
 class MonitoredFunction:
-    """A function that takes a harness, sync or async. `declared` are the errors it raises when it gives up.
+    """A function of a harness, sync or async. `declared` are the errors with which it gives up.
 
-    `state` returns the state that a run has left.
+    `state` returns the state after a run.
     """
 
     def __init__(
@@ -394,7 +394,7 @@ class MonitoredFunction:
 
 
 def _hang_reason(error: BaseException) -> str:
-    """Return why a run does not end if the error, or one in a group of errors, says so; else ""."""
+    """Return why a run does not end, according to its error or one in a group, or ""."""
     group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
     endless = group.subgroup((EndlessRunError, RunDeadlineError))
     return "" if endless is None else str(_first_error(endless))
@@ -407,7 +407,7 @@ def _first_error(error: BaseException) -> BaseException:
 
 @contextmanager
 def real_time_limit(limit_s: float) -> Iterator[None]:
-    """Raise RunDeadlineError in a block that takes longer than `limit_s` of real time, in the main thread only.
+    """Raise RunDeadlineError in a block that exceeds `limit_s` of real time, only in the main thread.
 
     The process of a case has its own alarm.
     """

@@ -1,4 +1,4 @@
-"""What differs between two runs without a fault, such as times and process ids: results are compared without it."""
+"""The differences of two runs without a fault, such as times and process ids, which comparisons ignore."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from offbook.text import pluralize, shorten
 
 _CHUNK = re.compile(r"(\w+(?:[-:.+/,]\w+)*)")
-"""What is replaced as a whole: a word, a number, a time, a UUID, a path."""
+"""A unit of replacement: a word, a number, a time, a UUID, a path."""
 _ANY_CHUNK, _CHUNK_WITH_DIGIT = r"[\w:.+/,-]+", r"(?=[\w:.+/,-]*\d)[\w:.+/,-]+"
 MASK = "…"
 MAX_SHOWN = 3
@@ -22,8 +22,8 @@ MAX_SHOWN = 3
 class NoisyLine(Struct, frozen=True, omit_defaults=True):
     """A line of a text whose chunks differ from run to run.
 
-    `path` is where the text is, `pattern` what such lines look like, `shown` the line with `…` in these places. Without
-    a word that stays, it is that `line` alone, counted from 1.
+    `path` is the place of the text, `pattern` the form of such lines, `shown` the line with `…` for these chunks.
+    Without a constant word, it is only that `line`, counted from 1.
     """
 
     path: str
@@ -35,7 +35,7 @@ class NoisyLine(Struct, frozen=True, omit_defaults=True):
 class Noise(Struct, frozen=True, omit_defaults=True):
     """The places of a result that differ from run to run: lines of texts, and paths of numbers.
 
-    `problem` is how two results differ that cannot be masked, or how the second run failed.
+    `problem` is a difference that cannot be masked, or the failure of the second run.
     """
 
     lines: tuple[NoisyLine, ...] = ()
@@ -46,7 +46,7 @@ class Noise(Struct, frozen=True, omit_defaults=True):
         return bool(self.lines or self.values or self.problem)
 
     def with_others(self, others: Noise) -> Noise:
-        """Return this noise and that of something else."""
+        """Return this noise combined with other noise."""
         problem = "; ".join(filter(None, [self.problem, others.problem]))
         return Noise((*self.lines, *others.lines), (*self.values, *others.values), problem)
 
@@ -73,7 +73,7 @@ class Noise(Struct, frozen=True, omit_defaults=True):
         return "\n".join(lines)
 
     def describe(self) -> Iterator[str]:
-        """Yield what a user should know about it."""
+        """Yield notes on it for the user."""
         shown = [*dict.fromkeys(each.shown.strip() for each in self.lines), *self.values]
         if shown:
             more = len(shown) - MAX_SHOWN
@@ -92,7 +92,7 @@ STATE = "$state"
 """The path of the state that a run has left."""
 
 MIN_ID_CHARS = 8
-"""How long ids and times are at least. What is shorter may count something."""
+"""The minimum length of ids and times. Shorter values may count something."""
 
 
 def state_noise(first: Any, second: Any, *, now: datetime) -> Noise:
@@ -107,9 +107,9 @@ def state_noise(first: Any, second: Any, *, now: datetime) -> Noise:
 
 
 def noise_between(first: Any, second: Any, *, now: datetime) -> Noise:
-    """Return what differs between two results without a fault, which were made about `now`.
+    """Return the differences of two results without a fault, made about `now`.
 
-    The time of that is noise, even if both were made in the same second.
+    That time is noise, even if both were made in the same second.
     """
     noise = _noise_of(_Comparison(now).differences(first, second, ""))
     if noise.masked(first) == noise.masked(second):
@@ -152,7 +152,7 @@ class _Comparison:
             yield path
 
     def _noisy_line(self, one: str, other: str, path: str, number: int) -> NoisyLine | None:
-        """Return what two lines have in common; None if they are equal, or have other words, or other signs."""
+        """Return the common part of two lines, or None if they are equal, or have different words or signs."""
         parts, others = _CHUNK.split(one), _CHUNK.split(other)
         is_noisy = [self._is_noise(part, its) for part, its in zip(parts, others, strict=False)]
         if not any(is_noisy) or len(parts) != len(others) or parts[::2] != others[::2]:

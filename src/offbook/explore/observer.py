@@ -1,4 +1,4 @@
-"""Observes a run: its model calls, tool calls and effects, whatever they come through."""
+"""Observes a run's model calls, tool calls and effects over all faces."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class EndlessRunError(BaseException):
 
 
 class RunHost(Protocol):
-    """What a run happens in: it can end the run, and knows what the run has reported to it."""
+    """The surroundings of a run, which can end it, and know its reports."""
 
     def crash(self) -> object:
         """End the process of the run, where its plan has a crash."""
@@ -54,7 +54,7 @@ class RunHost(Protocol):
         """End a run whose client has waited too long for an answer."""
 
     def count_reports(self) -> int:
-        """Return how many effects the run has reported so far, other than over HTTP."""
+        """Return the number of effects that the run has reported, other than over HTTP."""
 
 
 class RaisingHost:
@@ -77,11 +77,11 @@ RAISING_HOST = RaisingHost()
 
 MAX_CLEAN_CALLS = 10_000
 SPARE_CALLS = 100
-"""How many calls a run may make beyond five times those of the clean run, before it counts as endless."""
+"""The number of calls that a run may make beyond five times the clean run's."""
 
 
 class CallLimits(Struct, frozen=True, kw_only=True):
-    """How many calls of models and of tools a run may make before it counts as endless."""
+    """The limits of a run's model and tool calls, above which it counts as endless."""
 
     models: int = MAX_CLEAN_CALLS
     tools: int = MAX_CLEAN_CALLS
@@ -91,7 +91,7 @@ CLEAN_LIMITS = CallLimits()
 
 
 def max_calls_after(clean_calls: int) -> int:
-    """Return how many calls a run may make where the clean run made `clean_calls`."""
+    """Return the limit of a run's calls, given the clean run's `clean_calls`."""
     return 5 * clean_calls + SPARE_CALLS
 
 
@@ -99,11 +99,11 @@ SentRequest: TypeAlias = tuple[str, bytes]
 """A request that the clean run has sent to a model: its path and its JSON body."""
 
 MAX_REQUESTS, MAX_BYTES = 16, 1 << 20
-"""The limits of the requests that are sent once more: their number and total size. More would build no new models."""
+"""The number and total size of the requests that are sent again. More would build no new models."""
 
 
 class SentRequests:
-    """The first requests of a clean run: so many at most. They are sent again before the processes of cases are forked.
+    """The first requests of a clean run, up to a limit. They are sent again before cases' processes are forked.
 
     See `providers/first_use.py`.
     """
@@ -128,16 +128,16 @@ class SentRequests:
 
 
 def lost_messages(before: Sequence[JsonObject], now: Sequence[JsonObject]) -> int:
-    """Return how many messages of the request `before` the request `now` lacks; 0 if it has any new one."""
+    """Return the number of messages of the request `before` that the request `now` lacks, or 0 if it has a new one."""
     if len(now) >= len(before) or any(message not in before for message in now):
         return 0
     return len(before) - len(now)
 
 
 def how_it_follows(before: Sequence[JsonObject] | None, now: Sequence[JsonObject]) -> Follows:
-    """Return how the request `now` follows `before`, the one of the call before it, if there is one.
+    """Return how the request `now` follows the previous call's request `before`, if any.
 
-    It continues a conversation if it has a message of a model or a tool that `before` does not have.
+    It continues a conversation if it has a model or tool message that `before` lacks.
     """
     if before is None or list(before) == list(now):
         return "" if before is None else "repeats"
@@ -146,12 +146,12 @@ def how_it_follows(before: Sequence[JsonObject] | None, now: Sequence[JsonObject
 
 
 class ObservedCall(Struct, frozen=True, kw_only=True):
-    """An attempt of a model call as it was observed, by whatever it was made.
+    """An attempt of a model call, as observed over any face.
 
-    It began at `started_s` and was over at `ended_s`; the next one may come at `due_s`, by what the answer has asked
-    for. If its client `has_left` before the answer, nobody can obey that. `is_unrecorded` if the recording had no
-    answer. `has_state` if the API has the conversation, and the request only what is new in it. In virtual time, all
-    pauses are known (`knows_pauses`). The other fields are those of a ModelCall.
+    It began at `started_s` and ended at `ended_s`; the next one may come at `due_s`, as the answer requested. If its
+    client `has_left` before the answer, it cannot obey that. `is_unrecorded` if the recording had no answer.
+    `has_state` if the API has the conversation, and the request only what is new in it. In virtual time, all pauses are
+    known (`knows_pauses`). The other fields are a ModelCall's.
     """
 
     site: Site
@@ -187,7 +187,7 @@ def known_usage(response: Response) -> Usage | UnsetType:
 
 
 IDENTITY_CHARS = 16
-"""How much of the fingerprint of a request is kept to tell requests apart."""
+"""The length of a fingerprint's prefix that distinguishes requests."""
 
 MAX_AGENT_CHARS = 40
 
@@ -201,7 +201,7 @@ def agent_name(step_id: str | None, messages: Sequence[JsonObject]) -> str:
 
 
 def model_calls(observed: Sequence[ObservedCall]) -> tuple[ModelCall, ...]:
-    """Return the model calls of a run, each with how it relates to those before it."""
+    """Return the model calls of a run, each with its relation to earlier ones."""
     return tuple(_model_call(call, observed, observed[:place]) for place, call in enumerate(observed))
 
 
@@ -238,14 +238,14 @@ def _model_call(call: ObservedCall, observed: Sequence[ObservedCall], before: Se
 
 
 def _gets_out(call: ObservedCall, later: Sequence[ObservedCall]) -> bool:
-    """Return whether a later request was accepted that has a message of a refused one, other than instructions."""
+    """Return whether a later request with a message of a refused one, other than instructions, was accepted."""
     texts = {message_text(message) for message in call.messages if message.get("role") not in SYSTEM_ROLES} - {""}
     accepted = (each for each in later if each.outcome == "answered" and _step(each) == _step(call))
     return any(message_text(message) in texts for each in accepted for message in each.messages)
 
 
 def _forgot(call: ObservedCall, before: Sequence[ObservedCall]) -> int:
-    """Return how many messages of a call that failed are missing in the next one of its step, if that is unrecorded."""
+    """Return the number of messages of a failed call that its step's next unrecorded call lacks."""
     last = next((each for each in reversed(before) if _step(each) == _step(call)), None)
     if last is None or not call.is_unrecorded or last.outcome != "failed":
         return 0
@@ -253,7 +253,7 @@ def _forgot(call: ObservedCall, before: Sequence[ObservedCall]) -> int:
 
 
 def _follows(call: ObservedCall, observed: Sequence[ObservedCall]) -> Follows:
-    """Return how a call follows the one of its step before it."""
+    """Return how a call follows its step's previous one."""
     earlier = [each for each in observed if _step(each) == _step(call) and each.site.overall < call.site.overall]
     if not earlier:
         return ""
@@ -279,7 +279,7 @@ def decoded_response(parsed: ParsedRequest, answer: HttpResponse) -> Response:
 
 
 def arrived_tools(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ToolCall, ...]:
-    """Return the tool calls of a streamed answer that was cut, as far as their arguments are complete."""
+    """Return the complete tool calls of a truncated streamed answer."""
     codec = parsed.route.codec
     if codec is None or answer.status != 200 or not answer.is_streamed:
         return ()
@@ -295,13 +295,13 @@ def arrived_tools(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ToolCall
 
 
 def chunk_kinds(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ChunkKind, ...]:
-    """Return what each frame of a streamed answer carries, as far as it can be decoded."""
+    """Return the kind of each frame of a streamed answer, if it can be decoded."""
     codec = parsed.route.codec
     return () if codec is None else _chunk_kinds(answer, codec, is_array=parsed.is_array)
 
 
 def recorded_chunk_kinds(wire: WireRecord) -> tuple[ChunkKind, ...]:
-    """Return the same of an answer as it was recorded."""
+    """Return the kind of each frame of a recorded answer."""
     is_array = wire.is_streamed and wire.headers.get("content-type", "").startswith(JSON_TYPE)
     return _chunk_kinds(recorded_response(wire), CODECS[wire.protocol], is_array=is_array)
 
@@ -334,7 +334,7 @@ def _streamed_response(parsed: ParsedRequest, answer: HttpResponse, codec: Codec
 NEGLIGIBLE_WAIT_S = 0.1
 """A wait that a client need not respect."""
 EARLY_S = 0.01
-"""How much earlier a client may come than it was asked to: its clock is another one."""
+"""How much earlier than requested a client may come, because its clock differs."""
 
 
 class _HttpCall(Struct, frozen=True):
@@ -349,18 +349,18 @@ class _HttpCall(Struct, frozen=True):
 
     @property
     def is_late(self) -> bool:
-        """Whether a fault holds the answer back, or a part of it."""
+        """Whether a fault delays the answer, or a part of it."""
         return self.attempt.fault is not None and self.answer.end_ms > 0
 
     @property
     def pending(self) -> PendingAnswer:
-        """The answer, for which the client waits."""
+        """The answer that the client waits for."""
         vendor, has_begun = self.attempt.parsed.route.vendor, self.answer.status is not None
         return PendingAnswer(f"call {self.site.overall}", vendor, has_begun, is_retry=self.site.attempt > 1)
 
     @property
     def due_s(self) -> float:
-        """When the next attempt may come."""
+        """The earliest time of the next attempt."""
         wait_s = retry_after_s(self.answer.headers, now=SYSTEM_CLOCK.utc_now()) or 0.0
         return self.at_s + (wait_s - EARLY_S if wait_s > NEGLIGIBLE_WAIT_S else 0.0)
 
@@ -377,14 +377,14 @@ class PendingAnswer(Struct, frozen=True):
     is_retry: bool = False
 
     def waiting_text(self, waited_s: float) -> str:
-        """Describe that the client has waited for so long, and which timeout it needs."""
+        """Describe the client's wait so far, and the timeout that it needs."""
         part = "the rest of the answer" if self.has_begun else "the answer"
         return (
             f"it waited {waited_s:g} s for {part} to {self.call}: no timeout is set, or a longer one ({self._option})"
         )
 
     def retrying_text(self, limit_s: float) -> str:
-        """Describe that the run has taken too long, although no single wait of the client has."""
+        """Describe a run that took too long without a single long wait of its client."""
         reason = f"its waits add up: a shorter timeout ({self._option}), or fewer retries"
         return f"it had not ended after {limit_s:g} s, when it waited for the answer to {self.call} again; {reason}"
 
@@ -404,7 +404,7 @@ _CLIENT_TIMEOUTS = {
 
 
 class LastCall(Struct, frozen=True):
-    """A call, like `call 2`, when it came, and whether the server ended without an answer."""
+    """A call, like `call 2`, its time, and whether the server ended without an answer."""
 
     name: str
     at_s: float
@@ -427,7 +427,7 @@ class _McpCall(Struct, frozen=True):
 
     @property
     def is_late(self) -> bool:
-        """Whether a fault holds the answer back."""
+        """Whether a fault delays the answer."""
         return bool(self.call.fault) and self.call.answer.end_ms > 0
 
 
@@ -453,7 +453,7 @@ class ObservedTool:
         )
 
     def returned(self, value: object) -> None:
-        """Note what the tool itself returned."""
+        """Note the tool's own result."""
         self.has_done = not is_failed_result(value, self.tool.failed)
 
     def to_effect(self) -> Effect:
@@ -466,12 +466,11 @@ NO_DECLARATIONS: Mapping[str, ToolDeclaration] = MappingProxyType({})
 
 
 class RunObserver:
-    """Observes the calls of one run. Its session tells of those over HTTP and MCP, its harness of those in-process.
+    """Observes the calls of one run. Its session reports those over HTTP and MCP, its harness those in-process.
 
-    `script` is that of the clean run. More calls than `limits` allow make the run `endless`, which says so, and its
-    `host` ends it; further calls are ignored. Calls over HTTP and MCP are noted by the time that `now_s` returns. Only
-    virtual time `knows_pauses`. `sent` keeps the requests of a clean run. `tools_took_s` is how long the function tools
-    of a program took, as the plan says.
+    `script` is the clean run's. More calls than `limits` allow make the run `endless` with a reason, and its `host`
+    ends it; further calls are ignored. Calls over HTTP and MCP have times of `now_s`. Only virtual time `knows_pauses`.
+    `sent` keeps the requests of a clean run. `tools_took_s` is the duration of a program's function tools, as planned.
     """
 
     def __init__(
@@ -529,7 +528,7 @@ class RunObserver:
         self._effect_count += len(effects)
 
     def tool_answered(self, call: McpToolCall, *, has_effect: bool) -> None:
-        """Note that a tool call over MCP was answered, and whether it has changed something."""
+        """Note an answered tool call over MCP, and whether it has changed something."""
         self._effect_count += has_effect
         if self._allows("tool", self._limits.tools):
             self._mcp_calls.append(_McpCall(call, self._now_s()))
@@ -550,7 +549,7 @@ class RunObserver:
 
     @property
     def program_tools(self) -> list[ProgramToolCall]:
-        """The calls of the function tools of a program so far, in the order in which they ended."""
+        """The calls of a program's function tools so far, in the order in which they ended."""
         return self._program_tools.copy()
 
     def program_runs(self) -> list[ToolRun]:
@@ -616,7 +615,7 @@ class RunObserver:
         return False
 
     def count_effects(self) -> int:
-        """Return how many effects there are so far, as far as they are observed or reported."""
+        """Return the number of observed and reported effects so far."""
         return len(self._ran) + self._effect_count + self.host.count_reports()
 
     @property
@@ -625,7 +624,7 @@ class RunObserver:
 
     @property
     def last_call(self) -> LastCall | None:
-        """The last call over HTTP or MCP, or of a tool of a program; None if there was none."""
+        """The last call over HTTP or MCP, or of a program's tool, or None."""
         models = [LastCall(f"call {each.site.overall}", each.at_s) for each in self._http_calls[-1:]]
         tools = [each.last_call for each in self._mcp_calls[-1:]]
         own = [] if self._last_program_tool is None else [self._last_program_tool]
@@ -651,17 +650,17 @@ class RunObserver:
 
     @property
     def retries(self) -> int:
-        """How many calls over HTTP are later attempts."""
+        """The number of calls over HTTP that are later attempts."""
         return sum(call.site.attempt > 1 for call in self._http_calls)
 
     @property
     def tool_runs(self) -> tuple[ToolRun, ...]:
-        """The calls of tools of this process so far, in the order in which they started."""
+        """The tool calls of this process so far, in the order in which they started."""
         return tuple(call.to_run() for call in self._tools)
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """The side effects of tools of this process so far: those that have one, and that ran."""
+        """The side effects of this process's tools so far: those that ran."""
         return tuple(call.to_effect() for call in self._tools if call.has_run and call.tool.declaration.has_effect)
 
     @property
@@ -670,7 +669,7 @@ class RunObserver:
         return [each.call for each in self._mcp_calls.copy()]
 
     def inferred_tools(self, *, observed: Collection[str] = ()) -> list[InferredTool]:
-        """Return the tools that ran, as far as conversations over HTTP show, without those that are `observed`."""
+        """Return the tools that ran according to conversations over HTTP, without those that are `observed`."""
         if not (calls := self._http_calls) and not self._killed:
             return []
         turns = [self._turn(call) for call in calls]
@@ -680,7 +679,7 @@ class RunObserver:
         return [each for each in infer_tools(turns, failed) if each.tool not in observed]
 
     def _turn(self, call: _HttpCall) -> Turn:
-        """Return a request with what its answer asks for, as far as that has arrived."""
+        """Return a request with the tools that its answer requests, as far as that has arrived."""
         if self._has_arrived(call):
             return _turn_of(call.attempt, decoded_response(call.attempt.parsed, call.answer).tool_calls)
         return _turn_of(call.attempt, arrived_tools(call.attempt.parsed, call.answer), is_cut=True)
@@ -737,7 +736,7 @@ def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = (), *, is_cut: bo
 
 
 _SERVER_STATE = frozenset(("previous_response_id", "conversation"))
-"""Fields of a request whose conversation the API has."""
+"""Request fields for a conversation stored at the API."""
 
 _ANSWERED = (200, 101)
 """The statuses of an answer: of a model call, or of a message to a socket."""

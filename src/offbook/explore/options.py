@@ -1,5 +1,6 @@
-"""Options of an exploration: the fault variants to try, invariants, how long a run may take, what answers an unrecorded
-request."""
+"""Options of an exploration: the fault variants to try, invariants, time limits, and the policy for unrecorded
+requests.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ Invariant: TypeAlias = Callable[[Run], Any]
 """A check that must hold for every run. It fails by raising AssertionError or returning False."""
 
 GaveUp: TypeAlias = Callable[[Any], object]
-"""Tells of the result of a run whether it says that the run has given up."""
+"""Returns whether a run's result says that it gave up."""
 
 
 def gave_up_by(declared: str | GaveUp | None) -> GaveUp | None:
-    """Return what tells whether a result says that the run gave up: a function, or a pattern that its text matches.
+    """Return a test for results that say that the run gave up: a function, or a pattern for their text.
 
     Raises:
         InputError: it is not a pattern.
@@ -57,13 +58,13 @@ VARIANTS = (
     + fault_variants(ORDER_FAULT_TYPES.values())
     + _INJECTED
 )
-"""The variants in this process. Those of HTTP alone are tried on calls of HTTP clients."""
+"""The variants in this process. HTTP-only ones are tried on HTTP clients' calls."""
 
 _WIRE_ORDERS = fault_variants(ORDER_FAULT_TYPES.values(), over_http=True, in_real_time=True)
 WIRE_VARIANTS = fault_variants(FAULT_TYPES.values(), over_http=True, in_real_time=True) + tuple(
     variant for variant in _WIRE_ORDERS if not variant.fault.is_for_tools
 )
-"""The variants for a program over HTTP: none of tools, which run inside it, and waits that pass in real time."""
+"""The variants for a program over HTTP: without tools, which run inside it, and with waits in real time."""
 
 ORDERS = "orders"
 """The name of all faults of order together."""
@@ -73,21 +74,21 @@ MCP_VARIANTS = (
     + fault_variants(TOOL_FAULT_TYPES.values(), over_http=True, in_real_time=True)
     + _WIRE_ORDERS
 )
-"""The variants for a program whose MCP servers are stood in for, too: their tools can fail."""
+"""The variants for a program with stand-ins for MCP servers, whose tools can fail."""
 
 PROGRAM_VARIANTS = WIRE_VARIANTS + fault_variants(TOOL_FAULT_TYPES.values(), in_real_time=True)
-"""The variants for a program whose function tools are taken over."""
+"""The variants for a program with taken-over function tools."""
 
 CRASH_VARIANTS = fault_variants([Crash])
-"""The variants for what can be started again after a crash."""
+"""The variants for subjects that can be restarted after a crash."""
 
 
 def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = VARIANTS) -> list[FaultVariant]:
-    """Return the variants of those names, in their order.
+    """Return the variants of those names, in order.
 
-    A name is that of a variant (`http_error 500`), the type of its fault, or `all`; several can be joined by commas.
-    Optional variants are not in `all`: `all,wrong_values` tries one of them too. A variant that is named is not spread.
-    `orders` are those of order, which are optional.
+    A name is a variant's (`http_error 500`), its fault's type, or `all`; commas join several. Optional variants are not
+    in `all`: `all,wrong_values` also tries one of them. A named variant is not spread. `orders` are the order faults,
+    which are optional.
 
     Raises:
         InputError: there is no such fault.
@@ -121,20 +122,19 @@ def is_of_tools(name: str) -> bool:
 
 
 def _choose(variant: FaultVariant, names: Sequence[str]) -> FaultVariant | None:
-    """Return the variant as it is tried if these names are given; None if it is not."""
+    """Return the variant as tried for these names, or None."""
     if variant.name in names or variant.fault.type in names:
         return replace(variant, is_spread=False)
     return variant if "all" in names and not variant.is_optional else None
 
 
 class ExploreOptions(Struct, frozen=True, kw_only=True):
-    """What to explore: which faults, whether also in pairs, with which budget, and what must always hold.
+    """The scope of an exploration: faults, pairs, budget, and invariants.
 
-    `budget` is a number of cases, or a time like `5m` in which it should end. `optional` names the steps
-    and tools that a run may go on without; those of them that are `unchecked` may be missing from the run. Only the
-    cases of a `shard` run, if there is one. `gave_up` tells of a result whether the run has given up. It ends when
-    `until_quiet` cases in a row found no new cause. A run that needs more than `max_recovery_calls` further calls is a
-    finding.
+    `budget` is a number of cases, or a time like `5m` in which it should end. `optional` names the steps and tools that
+    a run may go on without; `unchecked` ones may be missing from the run. With a `shard`, only its cases run. `gave_up`
+    tests whether a result means that the run gave up. It ends when `until_quiet` cases in a row found no new cause. A
+    run that needs more than `max_recovery_calls` further calls is a finding.
     """
 
     variants: Sequence[FaultVariant]
@@ -149,25 +149,25 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
     max_recovery_calls: int | None = None
 
     def check_optional(self, names: Collection[str]) -> None:
-        """Raise InputError if one of `optional` that is checked is not among the steps and tools of the clean run."""
+        """Raise InputError if a checked one of `optional` is not among the clean run's steps and tools."""
         for name in sorted(self.optional - self.unchecked - set(names)):
             hint = did_you_mean(name, names, kind="steps and tools")
             raise InputError(f"there is no step or tool {name!r}", source="optional", hint=hint)
 
 
 ANSWER_WAIT_S = 20.0
-"""How long a program, or an HTTP client in this process, may wait for one answer by default."""
+"""The default time limit of a program, or of an HTTP client in this process, for one answer."""
 
 
 class Deadlines(Struct, frozen=True):
-    """How long a run may take: `virtual_s` in virtual time, `real_s` in real time."""
+    """The time limits of a run: `virtual_s` in virtual time, `real_s` in real time."""
 
     virtual_s: float = 3600.0
     real_s: float = 30.0
 
     @property
     def answer_s(self) -> float:
-        """How long an HTTP client may wait for one answer: as long as the run may take, if that was chosen."""
+        """The time limit of an HTTP client for one answer: the run's, if that was chosen."""
         return ANSWER_WAIT_S if self.virtual_s == DEFAULT_DEADLINES.virtual_s else self.virtual_s
 
 
@@ -175,11 +175,11 @@ DEFAULT_DEADLINES: Deadlines = Deadlines()
 
 
 class Divergence(Struct, frozen=True):
-    """What answers a request that was never recorded, and for which no answer was written by hand.
+    """The policy for requests without a recorded or hand-written answer.
 
     `explore` answers along the recording, as different kinds of models would; `stop` ends the run, `default` answers
     with `default_response`, `live` asks a provider. Requests that the real API would refuse are refused, unless
-    `lenient_requests`; with `exact`, only equal requests are those that were recorded.
+    `lenient_requests`; with `exact`, only equal requests count as recorded.
     """
 
     policy: OnDivergence = "explore"
@@ -199,7 +199,7 @@ EXPLORE_DIVERGENCE: Divergence = Divergence()
 
 
 def broken_invariants(run: Run, invariants: Sequence[Invariant]) -> list[str]:
-    """Describe the invariants that do not hold."""
+    """Describe the violated invariants."""
     broken = []
     for invariant in invariants:
         name = getattr(invariant, "__name__", "invariant")

@@ -1,4 +1,4 @@
-"""The pairs of faults that follow from single faults that have run: their order, and how many to expect."""
+"""The pairs of faults that follow from single faults: their order, and their expected number."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from offbook.explore.schedule import CaseSchedule, rank, rows_near_effects
 from offbook.faults import PlannedFault
 
 PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", "tool_lost")
-"""The faults that are tried as the second of a pair: the most likely ones."""
+"""The most likely faults, tried as the second of a pair."""
 
 
 class FaultPair(Struct, frozen=True):
     """A pair of faults. Its `kind` are the columns of both.
 
-    `promise` counts the reasons to try it before others: its first fault is a finding, its second one is near an
-    effect. `distance` is how many sites the run reaches between both, and `spread` a number that has nothing to do with
-    the call at which they fire.
+    `promise` counts the reasons to try it early: its first fault is a finding, its second one is near an effect.
+    `distance` is the number of sites between both, and `spread` a number independent of their calls.
     """
 
     case: FaultCase
@@ -49,9 +48,9 @@ def pairs_of(
 
 
 class Pairs:
-    """The pairs behind single faults: the second one is at a site that the run with the first one reached afterwards.
+    """The pairs after single faults: the second one is at a site that the run reached after the first.
 
-    They are numbered from `first_number` on, in the order in which they are found.
+    They are numbered from `first_number` on, as they are found.
     """
 
     def __init__(self, clean: Run, variants: Iterable[FaultVariant], *, first_number: int) -> None:
@@ -95,11 +94,10 @@ class Pairs:
                 self._waiting.append(FaultPair(pair, kind, promise, distances[row], crc32(str(pair).encode())))
 
     def take(self, count: int) -> list[FaultCase]:
-        """Return the most telling pairs that were not taken before, at most `count`.
+        """Return at most `count` of the most informative new pairs.
 
-        Each fault is the second of one pair before anything else. Then all kinds take turns: in each turn, a kind gets
-        one pair, and one more for each reason to try it. Of a kind, those whose second fault soon follows the first
-        come first, evenly over all calls.
+        First, each fault is the second of one pair. Then all kinds take turns: in each turn, a kind gets one pair, and
+        one more for each reason to try it. Within a kind, close second faults come first, evenly over all calls.
         """
         ranked = sorted(self._waiting, key=lambda pair: (pair.distance, pair.spread))
         counts, turns = self._taken.copy(), dict[str, int]()
@@ -115,10 +113,10 @@ class Pairs:
         return [pair.case for pair in taken]
 
     def expected_behind(self, cases: Iterable[FaultCase]) -> int:
-        """Estimate the number of pairs behind cases that have not run.
+        """Estimate the number of pairs after cases that have not run.
 
-        That is how many the sites of the clean run allow, times the share of such pairs that turned out to exist so
-        far: a run that ends at its fault has none.
+        That is the number that the clean run's sites allow, times the share of such pairs found so far: a run that ends
+        at its fault has none.
         """
         expected = sum(map(self._expected, cases))
         return round(expected * len(self._known) / self._foreseen) if self._foreseen else expected
@@ -135,7 +133,7 @@ def place_after(case: FaultCase, sites: Sequence[ExploredSite]) -> int:
 
 
 class _ExpectedPairs(Pairs):
-    """Pairs of which only the number is known: all of them could run from the start."""
+    """Pairs of a known number only, all of which could run from the start."""
 
     def __init__(self, count: int) -> None:
         self._left, self._are_wanted = count, count > 0
@@ -151,9 +149,9 @@ class _ExpectedPairs(Pairs):
 
 
 def expected_cases(planned: CaseSchedule, pairs: Pairs, *, most: int | None) -> tuple[list[FaultCase], int]:
-    """Return the single faults that are going to run if at most so many cases are, and about how many pairs are.
+    """Return the single faults that run within a number of cases, and the approximate number of pairs.
 
-    Only the runs of single faults show which pairs there are.
+    Only the runs of single faults determine the pairs.
     """
     waves = Waves(planned, _ExpectedPairs(pairs.expected_behind(planned.within(None))), most=most)
     while waves.deal():
@@ -163,11 +161,11 @@ def expected_cases(planned: CaseSchedule, pairs: Pairs, *, most: int | None) -> 
 
 
 class Waves:
-    """Deals the cases of an exploration, at most `most`: which pairs there are depends on the runs before.
+    """Deals the cases of an exploration, at most `most`. Earlier runs determine the pairs.
 
-    The first wave has the most telling case of each family. With pairs, the next has one of those, one case of each
+    The first wave has the most informative case of each family. With pairs, the next has one pair, one case of each
     fault and one at each call; then each wave is as large as all before it, and others and pairs take turns. Without
-    pairs, the rest is one wave. So what runs first does not depend on a budget, nor on how many run at once.
+    pairs, the rest is one wave. The first cases therefore depend neither on a budget nor on the number of workers.
     """
 
     def __init__(self, planned: CaseSchedule, pairs: Pairs, *, most: int | None) -> None:
@@ -177,7 +175,7 @@ class Waves:
         self.dealt: list[FaultCase] = []
 
     def deal(self) -> list[FaultCase]:
-        """Return the next cases to run; none if all were dealt."""
+        """Return the next cases to run, or none."""
         room = None if self._most is None else self._most - len(self.dealt)
         self._wave = []
         while not self._wave and self._stage <= 2:
@@ -201,7 +199,7 @@ class Waves:
         return [case for turn in zip_longest(others, chosen) for case in turn if case is not None]
 
     def to_come(self) -> tuple[list[FaultCase], int]:
-        """Return the single faults that were not dealt so far and will be, and about how many pairs will."""
+        """Return the single faults still to be dealt, and the approximate number of pairs."""
         stages = (self._planned.first, self._planned.next)
         others = [*(case for stage in stages[self._stage :] for case in stage), *self._others]
         if not self._pairs.are_wanted:

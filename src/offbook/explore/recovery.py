@@ -1,4 +1,4 @@
-"""What faults cost and how far they spread: runs of an exploration, compared with the clean one."""
+"""The cost and the spread of faults: runs of an exploration, compared with the clean one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Recovery(Struct, frozen=True, kw_only=True):
-    """What a run took more than the clean one: calls, tokens, US dollars and seconds of virtual time.
+    """The additional cost of a run: calls, tokens, US dollars and seconds of virtual time.
 
-    The cost is None if the price of a model is not known.
+    The cost is None if a model's price is unknown.
     """
 
     calls: float = 0
@@ -56,7 +56,7 @@ def _tokens(run: Run) -> int:
 
 
 def _cost_usd(run: Run) -> float | None:
-    """Return what the answers of a run cost; None if a price is not known."""
+    """Return the cost of a run's answers, or None if a price is unknown."""
     total_usd = 0.0
     for call in run.calls:
         if call.usage:
@@ -68,7 +68,7 @@ def _cost_usd(run: Run) -> float | None:
 
 
 class RecoverySummary(Struct, frozen=True, kw_only=True):
-    """How many of the `cases` whose fault fired `recovered`, and what that took: the median, and the most calls.
+    """The number of `cases` with a fired fault that `recovered`, and its cost: the median, and the most calls.
 
     `worst_case` is the case with the most further calls.
     """
@@ -86,7 +86,7 @@ class RecoverySummary(Struct, frozen=True, kw_only=True):
 
 
 def summarize_recovery(exploration: Exploration) -> RecoverySummary | None:
-    """Return how the cases of an exploration recovered; None if no fault fired."""
+    """Return the recovery of an exploration's cases, or None if no fault fired."""
     fired = [each for each in exploration.results if each.verdict != "not reached"]
     if not fired:
         return None
@@ -109,11 +109,10 @@ def summarize_recovery(exploration: Exploration) -> RecoverySummary | None:
 
 
 class Spread(Struct, frozen=True, kw_only=True):
-    """How far the faults at one call spread: to how many of the `later` model calls, and to how many effects, at most.
+    """The spread of the faults at one call: to a number of the `later` model calls, and of effects, at most.
 
-    `call` is the call as the heatmap names it, and `agent` who makes it, if the run has several agents. A later call is
-    `changed` if its request differs or is never made. Of the `cases` that fired, `spreading` changed a later call or an
-    effect.
+    `call` is its heatmap name, and `agent` its caller, if the run has several agents. A later call is `changed` if its
+    request differs or is never made. Of the `cases` that fired, `spreading` changed a later call or an effect.
     """
 
     call: str

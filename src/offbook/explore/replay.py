@@ -29,7 +29,7 @@ _AttemptKey: TypeAlias = tuple[str, str | None, int, int]
 class ExploredModels(Provider):
     """Answers the model calls of one run from its `source`.
 
-    `diverged` is the error of the first request that was never recorded, if there was one.
+    `diverged` is the error of the first unrecorded request, if any.
     """
 
     name = "explore"
@@ -64,7 +64,7 @@ class ExploredModels(Provider):
             self.source.take_back(key)
 
     def end(self, refusal: RecordingMismatchError) -> None:
-        """Answer nothing any more: a run that was stopped must not go on, even if it has swallowed the refusal."""
+        """Answer nothing from now on: a stopped run must not continue, even if it has swallowed the refusal."""
         self._end = self._end or refusal
         self.source.end()
 
@@ -73,9 +73,9 @@ class ExploredModels(Provider):
         return _attempt_key(request) in self._unrecorded
 
     async def play_turn(self, request: Request, number: int) -> Reply:
-        """Return the recorded answer of the `number`-th call of its step, from 0, whatever is asked.
+        """Return the recorded answer of the `number`-th call of its step, from 0, for any request.
 
-        After the last one it is given again. The clean run is a strict replay here too.
+        The last one repeats. The clean run is a strict replay here as well.
         """
         turn = None if self._end is not None else self.source.turn(request.step_id, number)
         if turn is None or turn.stored is None:
@@ -83,10 +83,10 @@ class ExploredModels(Provider):
         return await self._playback.play(turn.exchange, request)
 
     async def _answer_unrecorded(self, call: ProviderCall, match: ExchangeMatch[Exchange]) -> Reply:
-        """Answer as the policy says.
+        """Answer according to the policy.
 
         Raises:
-            RecordingMismatchError: the run is to stop.
+            RecordingMismatchError: the run must stop.
         """
         request, source = call.request, self.source
         self._unrecorded.add(_attempt_key(request))
@@ -113,7 +113,7 @@ def _attempt_key(request: Request) -> _AttemptKey:
 
 
 class RecordedUsers(Provider):
-    """Plays simulated users by their own recording: their next recorded turn follows, whatever the agent has said."""
+    """Plays simulated users by their own recording: the next recorded turn, whatever the agent says."""
 
     name = "explore"
 
@@ -158,7 +158,7 @@ _PLAUSIBLE: dict[object, Any] = {bool: True, int: 0, float: 0.0, type(None): Non
 
 
 def plausible_result(tool: ToolDef) -> Any:
-    """Return what a tool that has succeeded might return, by the type that its function declares; a text by default."""
+    """Return a plausible result of a successful tool by its function's declared type; a text by default."""
     while isinstance(tool, WrappedTool):
         tool = tool.original
     try:
@@ -172,7 +172,7 @@ def plausible_result(tool: ToolDef) -> Any:
 
 
 class LazyProvider(Provider):
-    """Opens a provider for each request, asks it, and closes it: no run leaves a connection to another.
+    """Opens a provider for each request and closes it again, so no run leaves a connection to another.
 
     Nothing is opened, and no key is needed, before the first request.
     """

@@ -1,4 +1,4 @@
-"""What the result of a run says, compared with that of the clean run: its claims, broken parts, how they differ."""
+"""The content of a run's result compared with the clean one: claims, broken parts, differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPACE = re.compile(r"\s+")
 _RAW_ERROR = re.compile(
     r"\W*(?:[\w.]*(?:error|exception)\b|HTTP\b|\d{3}\b|no provider answered, in\b)|\s*[{<\[]", re.IGNORECASE
 )
-"""How the texts of errors begin: those of SDKs, of HTTP, and of offbook's own gateway."""
+"""The beginnings of error texts of SDKs, of HTTP, and of offbook's own gateway."""
 
 
 class Claim(Struct, frozen=True):
@@ -31,9 +31,9 @@ class Claim(Struct, frozen=True):
 
 
 def claims_of(result: Any) -> list[Claim]:
-    """Return the sentences and fields of a result, in a form that can be compared.
+    """Return the sentences and fields of a result, in comparable form.
 
-    Those of a program are of what it prints, or else of its files, and those of a conversation are the agent's.
+    A program's are those of its output, or else of its files; a conversation's are the agent's.
     """
     return [each for each in _claims(_said(result), "") if each.text]
 
@@ -48,7 +48,7 @@ def _said(result: Any) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """Return the JSON in a text that is JSON, else the text."""
+    """Return the JSON value of a text, or the text itself."""
     if not text.strip().startswith(("{", "[")):
         return text
     try:
@@ -73,7 +73,7 @@ def _claims(value: Any, name: str) -> Iterator[Claim]:
 
 
 def sentences_of(result: Any) -> Iterator[str]:
-    """Yield the sentences and fields of a result, without those that say of themselves that it failed.
+    """Yield the sentences and fields of a result, without self-reported failures.
 
     Fields that are false, zero or empty say nothing either.
     """
@@ -104,9 +104,9 @@ PATTERN_WORDS = 8
 
 
 def pattern_like(result: Any, clean: Any) -> str:
-    """Return a pattern of the first words that a result says, which the clean one does not match; "" if there is none.
+    """Return a pattern of a result's first words that the clean one does not match, or "".
 
-    Words with digits and marks of faults may be others in the next run.
+    Words with digits, and marks of faults, may differ in the next run.
     """
     for claim in claims_of(result) if result is not None else ():
         words = claim.text.split()[:PATTERN_WORDS]
@@ -118,17 +118,17 @@ def pattern_like(result: Any, clean: Any) -> str:
 
 
 def repeats_claims(result: Any, clean: Any, speaks: Callable[[Claim], bool]) -> bool:
-    """Return whether a result has all claims of the clean one that speak of something; all of them if none does."""
+    """Return whether a result has all of the clean one's informative claims, or all claims if none is informative."""
     said, claims = {each.text for each in claims_of(result)}, claims_of(clean)
     about = [each for each in claims if speaks(each)] or claims
     return bool(about) and all(each.text in said for each in about)
 
 
 def denies_success(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
-    """Return whether a result denies by its structure what the clean one says.
+    """Return whether a result's structure denies what the clean one says.
 
-    It is false, or has the shape of a failed result, or a field of it is false that is true in the clean result. The
-    text or the body of an error that a fault has injected is no such shape: the run has passed it on.
+    It is false, or has the shape of a failed result, or a field of it is false that is true in the clean result. An
+    injected error's text or body does not count: the run has passed it on.
     """
     result, clean = _said(result), _said(clean)
     is_failed = is_failed_result(result) and not is_failed_result(clean)
@@ -154,10 +154,10 @@ def _is_flipped(result: Any, clean: Any) -> bool:
 
 
 def takes_error_for_data(result: Any, clean: Any, marks: Sequence[str]) -> bool:
-    """Return whether an injected error stands in a result where the clean one has data.
+    """Return whether a result has an injected error where the clean one has data.
 
-    It does if the error is all that the result says, or if the text around it is that of the clean result. In words of
-    its own, a run may quote the error.
+    It does if the error is the whole result, or is surrounded by the clean result's text. In its own words, a run may
+    quote the error.
     """
     if isinstance(result, dict) and isinstance(clean, dict):
         marked = [name for name in result if _has_mark(result[name], marks)]
@@ -174,7 +174,7 @@ def _has_mark(value: Any, marks: Sequence[str]) -> bool:
 
 
 def broken_parts(result: Any, clean: Any, marks: Sequence[str]) -> Iterator[str]:
-    """Describe what in a result is broken or missing: injected text, placeholders, a truncated or doubled part."""
+    """Describe the broken or missing parts of a result: injected text, placeholders, a truncated or doubled part."""
     said = result_text(result)
     if any(mark in said for mark in marks):
         yield f"what the fault injected stands in the result: {_around(said, marks)}"
@@ -209,7 +209,7 @@ def _is_doubled(text: str, whole: str) -> bool:
 
 
 def result_text(value: Any) -> str:
-    """Return all strings of a result, one per line, and other values as JSON. Of a program: its output and files."""
+    """Return all strings of a result, one per line, and other values as JSON; a program's output and files."""
     if isinstance(value, str):
         return value
     if _is_of_program(value):
@@ -222,7 +222,7 @@ def result_text(value: Any) -> str:
 
 
 def is_empty_result(result: Any) -> bool:
-    """Return whether a result is empty. The result of a program is if it printed and wrote nothing."""
+    """Return whether a result is empty. A program's is if it printed and wrote nothing."""
     if isinstance(result, str):
         return not result.strip()
     if _is_of_program(result):
@@ -267,7 +267,7 @@ DIFFERENT_LINES, DIFFERENT_CHARS, CHARS_BEFORE = 4, 160, 40
 
 
 def result_difference(result: Any, clean: Any) -> str:
-    """Return the first few lines in which a result differs from the clean one, shortened."""
+    """Return the first few lines that differ from the clean result, shortened."""
     before, after = (_lines(each) for each in (clean, result))
     if before == after:  # the text of a number, and the number
         before, after = ([msgspec.json.encode(each).decode()] for each in (clean, result))
@@ -286,7 +286,7 @@ def _lines(result: Any) -> list[str]:
 
 
 def _shown(lines: Sequence[str], sign: str, skipped: int) -> Iterator[str]:
-    """Yield the first lines after a sign, the first line without what both have in common before they differ."""
+    """Yield the first lines after a sign, the first one without the common start."""
     for place, line in enumerate(lines[:DIFFERENT_LINES]):
         rest = f"…{line[skipped + 1 :]}" if place == 0 and skipped else line
         yield f"  {sign}{shorten(rest, DIFFERENT_CHARS)}"

@@ -1,4 +1,4 @@
-"""The record of one run: its calls, the chunks of its streams, how it ended, and the sites at which it can fail."""
+"""The record of one run: its calls, the chunks of its streams, its ending, and its possible fault sites."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from offbook.tools.effects import Effect, ToolDeclaration
 _ToolChunk = Literal["tool_call", "tool_key", "tool_value"]
 ChunkKind = Literal["text", "reasoning", _ToolChunk, "other"]
 TOOL_CHUNKS: frozenset[ChunkKind] = frozenset(get_args(_ToolChunk))
-"""What a chunk of a streamed answer carries. A chunk of a tool call continues a key or a value of its arguments, or
-begins something new. `other` are the events around those, which only the wire has."""
+"""The content of a streamed answer's chunk. A chunk of a tool call continues a key or a value of its arguments, or
+begins something new. `other` are the surrounding events, which exist only over HTTP.
+"""
 
 MAX_TOOL_PLACES = 8
-"""How many places inside tool calls are all tried; of more, one of each kind is."""
+"""The number of places inside tool calls that are all tried; of more, one of each kind is."""
 
 
 class ChunkKinds:
-    """Tells the kinds of the chunks of one stream, in order."""
+    """Determines the kinds of one stream's chunks, in order."""
 
     def __init__(self) -> None:
         self._scans: dict[int, _JsonScan] = {}
@@ -52,7 +53,7 @@ class ChunkKinds:
 
 
 class _JsonScan:
-    """Reads JSON piece by piece, and knows whether it is inside a key or a value."""
+    """Reads JSON piece by piece, and tracks whether it is inside a key or a value."""
 
     def __init__(self) -> None:
         self._open: list[str] = []
@@ -60,7 +61,7 @@ class _JsonScan:
 
     @property
     def place(self) -> _ToolChunk:
-        """Where the JSON so far ends."""
+        """The place at the end of the JSON so far."""
         if self._in_string:
             return "tool_key" if self._expects_key else "tool_value"
         return "tool_value" if self._in_scalar else "tool_call"
@@ -94,10 +95,10 @@ class _JsonScan:
 
 
 def places_in(chunks: Sequence[ChunkKind]) -> Iterator[tuple[str, int]]:
-    """Yield the places in a stream by name, as the number of chunks before them.
+    """Yield the named places in a stream, as numbers of chunks before them.
 
-    They are before it starts, inside text, inside tool calls, and before its end. Inside tool calls, all are if they
-    are few; else the first and the last one, and one each inside a key and a value of the arguments.
+    They are before it starts, inside text, inside tool calls, and before its end. Inside tool calls, a few are all
+    used; of many, the first and the last, and one each inside a key and a value of the arguments.
     """
     yield "start", 0
     texts = [place for place, kind in enumerate(chunks) if kind == "text"]
@@ -131,18 +132,18 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     """One attempt of a model call.
 
     `number` counts the calls of the run from 1, `step_call` those of its step, and `attempt` the attempts of the
-    call. `has_tools` is whether the request offers tools. `chunks` are the kinds of the chunks of a streamed answer,
-    `asks_for` the tools that the answer asks for, with their arguments.
+    call. `has_tools` is whether the request offers tools. `chunks` are the kinds of a streamed answer's chunks,
+    `asks_for` the tools that the answer requests, with arguments.
 
-    `is_too_soon` is whether the attempt came before the wait was over that the last answer had asked for. `forgot` is
-    how many messages of the failed call before it are missing in a request that has no new ones. `told` is whether the
-    request tells the model about a failure that the clean run has not. `waited_s` is how long the run waited after the
-    attempt before, in virtual time; None if it has none. `effects_before` is how many effects were observed before the
-    answer; None if that is not known. `follows` is whether the request repeats the one of its step before it,
-    or continues a conversation; if neither, it is a question of its own. A call that `is_over_http` is made by an HTTP
-    client. `refusal` says why the real API would refuse the request, which was refused for that; the run `got_out` of
-    it if a later request of the same conversation was accepted. `agent` names who asks, if the request tells: its step,
-    or the beginning of its instructions. Equal requests have equal `identity`. `usage` are the tokens of an answer.
+    `is_too_soon` is whether the attempt came before the wait that the last answer requested. `forgot` counts the
+    messages of the failed call before it that a request without new ones lacks. `told` is whether the request reports
+    a failure that the clean run does not have. `waited_s` is the wait after the previous attempt, in virtual time, or
+    None. `effects_before` counts the effects observed before the answer; None if unknown. `follows` is whether the
+    request repeats its step's previous one, or continues a conversation; otherwise it is a new question. A call that
+    `is_over_http` is an HTTP client's. `refusal` is the real API's reason to refuse the request; the run `got_out` of
+    it if a later request of the same conversation was accepted. `agent` names the asking agent, if the request does:
+    its step, or the beginning of its instructions. Equal requests have equal `identity`. `usage` are the tokens of an
+    answer.
     """
 
     number: int
@@ -180,8 +181,8 @@ class ToolRun(Struct, frozen=True, kw_only=True):
     """One call of a tool. `call` counts the calls of this tool from 1.
 
     `has_run` is whether the tool itself ran, which a fault may prevent, and `has_failed` whether it then raised or
-    returned a failure. `error` is what the agent got instead of a
-    result. A call that is not `is_observed` is inferred from the conversation of a program, and cannot fail.
+    returned a failure. `error` is the agent's error instead of a result. A call that is not `is_observed` is inferred
+    from a program's conversation, and cannot fail.
     """
 
     tool: str
@@ -196,13 +197,12 @@ class ToolRun(Struct, frozen=True, kw_only=True):
 
 
 class RunFailure(Struct, frozen=True, omit_defaults=True):
-    """The error that ended a run. It is declared if the agent is expected to raise it.
+    """The error that ended a run. It is declared if the agent may raise it.
 
-    A run also gave up if it ended with an exit code and no traceback, or with an error of its vendor's SDK. Another
-    error is undeclared: a crash.
+    A run also gave up if it ended with an exit code and no traceback, or with its vendor SDK's error. Another error is
+    undeclared: a crash.
 
-    `declared_as` is the name under which it was declared: that of its class, of a base class, or an exit code. It is
-    empty for errors of offbook.
+    `declared_as` is its declared name: its class's, a base class's, or an exit code. It is empty for errors of offbook.
     """
 
     kind: ErrorKind
@@ -224,10 +224,10 @@ def is_api_error(module: str, name: str) -> bool:
 
 
 class EffectCounts(Counter[str]):
-    """Counts of side effects by tool: 0 for a tool that had none.
+    """Counts of side effects by tool: 0 for a tool without any.
 
     Raises:
-        KeyError: none of the `tools` of the run has that name, but one that is spelt almost like it.
+        KeyError: none of the `tools` of the run has that name, but one has almost that name.
     """
 
     tools: Collection[str] = ()
@@ -242,18 +242,19 @@ class EffectCounts(Counter[str]):
 
 
 MISSPELT = 0.85
-"""How alike two names are, of which one is taken for the other, misspelt. Tools that run only after a failure are
-unknown before, and may have names like those of others."""
+"""The similarity above which a name counts as a misspelling of another. Tools that run only after a failure are unknown
+before, and may have similar names.
+"""
 
 
 class FirstLife(Struct, frozen=True):
-    """What a run did until it was killed: `killed` says where, like `before call 2`."""
+    """A run until it was killed: `killed` says where, like `before call 2`."""
 
     killed: str
     effects: tuple[Effect, ...] = ()
 
     def describe(self, effects: Iterable[Effect]) -> str:
-        """Return a line about the lives of a run whose effects are `effects`, those of its first life among them."""
+        """Return a line about the lives of a run with `effects`, including those of its first life."""
         before = Counter(map(str, self.effects))
         parts = [("before", before), ("after", Counter(map(str, effects)) - before)]
         done = [f"{when} that, {', '.join(each.elements())} ran" for when, each in parts if each]
@@ -263,20 +264,18 @@ class FirstLife(Struct, frozen=True):
 class Run(Struct, frozen=True, kw_only=True, dict=True):
     """One run, from start to end.
 
-    `result` is its result as JSON. `broken` lists the assertions that do not hold, `fired` the faults that fired.
-    `diverged` describes a request that was never recorded, `hung` why the run counts as hung; both are empty otherwise.
-    `continuation` names what answered such a request, if anything did. `effects` are its side effects, in order,
-    `unseen` the calls of tools of which it is open whether they ran, and `declarations` what its tools declare about
-    theirs. `marks` are the marks of the faults that fired, which show where
-    an injected text turns up. `took_s` is in virtual time if the run has it. `paths` counts what it did to recover:
-    retries, fallbacks, breakers. Of one that `is_program`, only retries are known. `reported` are the tools of effects
-    that it reported to us, and not to a file: it can be killed right after each. A run that was killed and started
-    again has both lives in it: calls, tools and effects of both, and the end of the second; `first_life` says what the
-    first one did. `overlaps` are the sets of calls that were under way together, each in the order in which they ended,
-    if its plan has faults of order. `state` is what the user's world is at the end, as JSON,
-    if that is known. Of the clean run, `noise` is what differs when it is made again.
-    `unknown_reads` are reads after an effect that nobody has seen, and whose answers the recording does not know.
-    `reached` are the places that it has reported to have reached.
+    `result` is its result as JSON. `broken` lists the violated assertions, `fired` the fired faults.
+    `diverged` describes an unrecorded request, `hung` why the run counts as hung; both are empty otherwise.
+    `continuation` names the answer to such a request, if any. `effects` are its side effects, in order,
+    `unseen` the tool calls that may or may not have run, and `declarations` its tools' declarations.
+    `marks` are the marks of the fired faults, which reveal injected text. `took_s` is in virtual time if the run has
+    it. `paths` counts its recoveries: retries, fallbacks, breakers; of one that `is_program`, only retries are known.
+    `reported` are the tools of effects that it reported to offbook directly, after which it can be killed. A run that
+    was killed and restarted has both lives: the calls, tools and effects of both, and the end of the second;
+    `first_life` describes the first. `overlaps` are the sets of concurrent calls, each in the order in which they
+    ended, if its plan has order faults. `state` is the final state of the user's world as JSON, if known. The clean
+    run's `noise` is its difference when it is made again. `unknown_reads` are reads with unknown answers after an
+    unseen effect. `reached` are the places that it has reported to have reached.
     """
 
     result: Any = None
@@ -305,7 +304,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def requested_values(self) -> set[str]:
-        """The UUIDs and times in what its models have asked for, derived once: they are the same in every replay."""
+        """The UUIDs and times in its models' requests for tools, which are equal in every replay."""
         return volatile_values([call.asks_for for call in self.calls])
 
     @property
@@ -322,13 +321,13 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def prevented_effects(self) -> list[Effect]:
-        """The calls of tools that a fault prevented, as effects that failed: their caller cannot tell them apart."""
+        """The calls of tools that a fault prevented, as failed effects: their caller cannot distinguish them."""
         prevented = [each for each in self.tools if not each.has_run and each.error is not None]
         return [Effect(tool=each.tool, arguments=each.arguments, outcome="failed") for each in prevented]
 
     @property
     def side_effects(self) -> EffectCounts:
-        """How often each tool with a side effect ran, without harmless repetitions and what was undone."""
+        """The number of each tool's side effects, without harmless repetitions and undone ones."""
         counts = EffectCounts(effect.tool for effect in net_effects(self.effects, self.declarations))
         counts.tools = {*self.declarations, *(each.tool for each in self.tools), *(each.tool for each in self.effects)}
         return counts
@@ -339,7 +338,7 @@ CASE_VARIABLE = "OFFBOOK_CASE"
 
 
 def case_name(plan: FaultPlan, continuation: Continuation = "stubborn") -> str:
-    """Return the name of a run: its faults, and the continuation, if it is not the first one."""
+    """Return the name of a run: its faults, and its continuation, unless it is the first one."""
     name = shorten(str(plan), 500) if list(plan) else "clean"
     return name if continuation == CONTINUATIONS[0] else f"{name} ({continuation})"
 
@@ -363,7 +362,7 @@ def error_text(error: BaseException) -> str:
 
 
 def normalize_texts(value: Any, names: Mapping[str, str]) -> Any:
-    """Replace `names` in every text of a JSON value, names of fields too, and remove addresses of objects."""
+    """Replace `names` in every text of a JSON value, also in field names, and remove addresses of objects."""
     if isinstance(value, str):
         return normalize_text(value, names)
     if isinstance(value, dict):
@@ -372,10 +371,10 @@ def normalize_texts(value: Any, names: Mapping[str, str]) -> Any:
 
 
 class ExploredSite(Struct, frozen=True):
-    """A place in a run at which a fault can fire, with its row in a heatmap, like `2 answer` or `refund 1`.
+    """A possible fault site of a run, with its heatmap row, like `2 answer` or `refund 1`.
 
-    `tool_calls` is how many calls of tools the answer asks for. `positions` are the places in its stream that are worth
-    a fault, by name, as the number of chunks before them.
+    `tool_calls` is the number of tool calls that the answer requests. `positions` are the places in its stream worth a
+    fault, by name, as numbers of chunks before them.
     """
 
     row: str
@@ -396,7 +395,7 @@ class ExploredSite(Struct, frozen=True):
 
 
 def overlaps_of(order: CallOrder) -> tuple[tuple[At, ...], ...]:
-    """Return the sets of calls that were under way together, without those of later attempts."""
+    """Return the sets of concurrent calls, without those of later attempts."""
     sets = [[replace(At.of(place), workflow=None) for place in places] for places in order.overlaps]
     first = [tuple(at for at in places if at.attempt in (None, 1)) for places in sets]
     return tuple(dict.fromkeys(places for places in first if len(places) > 1))
@@ -439,10 +438,10 @@ def _reported_sites(tools: Iterable[str]) -> Iterator[ExploredSite]:
 
 
 def recorded_run(document: Document) -> Run:
-    """Return the recorded model and tool calls, in the order of their recording.
+    """Return the recorded model and tool calls, in recording order.
 
-    A call that failed and was repeated has several attempts. How often an entry was asked that answers every call is
-    not known. Without recorded calls of tools, they are those that the recorded answers ask for.
+    A failed and repeated call has several attempts. The number of uses of an entry that answers every call is unknown.
+    Without recorded tool calls, they are those that the recorded answers request.
     """
     calls = tuple(_recorded_calls(document))
     return Run(calls=calls, tools=tuple(_recorded_tools(document)) or tuple(_requested_tools(calls)))

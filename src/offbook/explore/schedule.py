@@ -22,11 +22,11 @@ from offbook.text import pluralize
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 _UNITS_S = (3600.0, 60.0, 1.0)
 LONG_S = 5.0
-"""An exploration that takes at least so long is announced with an estimate."""
+"""The minimum duration of an exploration that is announced with an estimate."""
 
 
 class CaseBudget(Struct, frozen=True):
-    """How many cases may run, or how long an exploration may start new ones. None is no limit."""
+    """The limit of cases, or of the time in which an exploration may start new ones. None is no limit."""
 
     cases: int | None = None
     time_s: float | None = None
@@ -58,7 +58,7 @@ def parse_budget(value: int | str | None, *, source: str = "budget") -> CaseBudg
 def check_shard(budget: CaseBudget, shard: Shard | None, *, until_quiet: int | None = None) -> None:
     """Raise InputError if cases are left out by their time or their results: shards could not agree on which."""
     if shard is not None and budget.time_s is not None:
-        hint = "use a number of cases, which is equal in every shard: --budget 2000"
+        hint = "use a number of cases, the same in every shard: --budget 2000"
         raise InputError("a budget of time cannot be split into shards", source="--budget", hint=hint)
     if shard is not None and until_quiet is not None:
         hint = "leave one of the two out"
@@ -66,7 +66,7 @@ def check_shard(budget: CaseBudget, shard: Shard | None, *, until_quiet: int | N
 
 
 CLOSING_SHARE = 0.03
-"""The part of a budget of time that is kept for what comes after the last case: its verdict, and reports."""
+"""The share of a time budget for the work after the last case: its verdict, and reports."""
 
 
 class BudgetDeadline:
@@ -98,7 +98,7 @@ class BudgetDeadline:
 
     @property
     def left_s(self) -> float | None:
-        """How long cases may still run; None without a deadline."""
+        """The remaining time for cases, or None without a deadline."""
         if self._end_s is None:
             return None
         return max(0.0, self._end_s - self._closing_s - self._clock.monotonic_s())
@@ -185,7 +185,7 @@ def take_turns(cases: Iterable[FaultCase], group_of: Callable[[FaultCase], objec
 
 
 def rank(case: FaultCase) -> tuple[bool, ...]:
-    """Return how telling a case is by its faults alone, the most telling one first."""
+    """Return the priority of a case by its faults alone, the most informative one first."""
     faults = [line.fault for line in case.lines]
     is_of_tool = any(fault.is_for_tools for fault in faults)
     loses_answer = any("loses_answer" in fault.traits for fault in faults)
@@ -208,7 +208,9 @@ def in_case_order(items: Iterable[T], case_of: Callable[[T], FaultCase]) -> list
 
 
 class LeftOutFault(Struct, frozen=True):
-    """How many `cases` of a fault a budget has left out, and how many were `tried`. A pair counts by its second one."""
+    """The number of a fault's `cases` that a budget left out, and of those `tried`. A pair counts by
+    its second fault.
+    """
 
     family: FaultFamily
     fault: str
@@ -217,9 +219,9 @@ class LeftOutFault(Struct, frozen=True):
 
 
 class LeftOutGroup(Struct, frozen=True):
-    """How many `cases` of a group (single faults, crashes, orders, pairs) a budget has left out, `of` how many.
+    """The number of `cases` of a group (single faults, crashes, orders, pairs) that a budget left out, `of` a total.
 
-    Only the pairs behind single faults that have run are known, and counted.
+    Only the pairs after executed single faults are known, and counted.
     """
 
     group: CaseGroup
@@ -271,7 +273,7 @@ class Pace:
         self._lock = Lock()  # a terminal is drawn from another thread
 
     def expect(self, cases: Iterable[FaultCase], workers: int, *, pairs: int = 0) -> None:
-        """Note that from now on these cases are to come, so many at once, and then about so many `pairs`."""
+        """Expect these concurrent cases from now on, and then about that many `pairs`."""
         with self._lock:
             self._workers, self._pairs = workers, pairs
             self._left.clear()
@@ -281,7 +283,7 @@ class Pace:
                     self._held.add(names)
 
     def note(self, case: FaultCase, real_s: float | None) -> None:
-        """Note that a case has ended, and how long it took; None if it shares a run and took no time."""
+        """Note an ended case and its duration, or None if it shares a run and took no time."""
         names = tuple(_names(case))
         with self._lock:
             self._left[names] -= 1
@@ -290,14 +292,14 @@ class Pace:
                 self._times_s[name] = self._times_s.get(name, 0.0) + (real_s or 0.0)
 
     def expected_s(self, case: FaultCase) -> float:
-        """Return how long a case is going to take."""
+        """Return the expected duration of a case."""
         with self._lock:
             return self._expected_s(_names(case))
 
     def estimate(self, cases: int, *, is_program: bool) -> str:
-        """Return how long so many cases will take, like `412 cases, at most about 40 s`; empty if that is not long.
+        """Return the duration of that many cases, like `412 cases, at most about 40 s`, or "" if it is short.
 
-        A program waits in real time, for as long as it likes.
+        A program waits in real time, for any time.
         """
         if self.remaining_s < LONG_S:
             return ""
@@ -311,12 +313,12 @@ class Pace:
 
     @property
     def has_guesses(self) -> bool:
-        """Whether pairs are to come whose number is only estimated."""
+        """Whether the number of pairs to come is only estimated."""
         return self._pairs > 0
 
     @property
     def waiting(self) -> int:
-        """The number of cases to come that hold an answer back. How long their callers wait is not known in advance."""
+        """The number of cases to come that hold an answer back for an unknown time."""
         with self._lock:
             return sum(count for names, count in self._left.items() if names in self._held)
 
@@ -347,7 +349,7 @@ def _names(case: FaultCase) -> Iterator[str]:
 
 
 def describe_time(time_s: float) -> str:
-    """Return about how long that is: `less than a second`, `40 s`, `3 min`, `1 h 20 min`."""
+    """Return an approximate time: `less than a second`, `40 s`, `3 min`, `1 h 20 min`."""
     if time_s < 1:
         return "less than a second"
     if time_s < 10:

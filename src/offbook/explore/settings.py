@@ -46,7 +46,7 @@ Declared: TypeAlias = Annotated[
 
 
 class RegressionOptions(Struct, frozen=True, kw_only=True):
-    """What `-o` adds to a finding that is replayed."""
+    """The `-o` settings for a replayed finding."""
 
     section: ClassVar[str] = "explore"
 
@@ -54,9 +54,9 @@ class RegressionOptions(Struct, frozen=True, kw_only=True):
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is known of an agent and its tools, and what answers a request that was never recorded.
+    """The known facts about an agent and its tools, and the policy for unrecorded requests.
 
-    `tools` is what `[tools.NAME]` of the config declares. It holds wherever a tool of that name is called.
+    `tools` are the config's `[tools.NAME]` declarations. They apply wherever a tool of that name is called.
     """
 
     section: ClassVar[str] = "explore"
@@ -120,7 +120,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         return DEFAULT_DEADLINES if self.deadline_s is None else replace(DEFAULT_DEADLINES, virtual_s=self.deadline_s)
 
     def divergence(self, live: Provider | None = None) -> Divergence:
-        """Return what answers a request that was never recorded. The policy `live` asks `live`."""
+        """Return the policy for unrecorded requests. The policy `live` asks `live`."""
         from offbook.explore.options import Divergence  # noqa: PLC0415
 
         return Divergence(
@@ -133,17 +133,17 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
     @property
     def optional_names(self) -> frozenset[str]:
-        """The steps and tools that a run may go on without, also those of `[tools.NAME]`."""
+        """The steps and tools that a run may go on without, including those of `[tools.NAME]`."""
         return frozenset(self.optional) | {name for name, tool in self.tools.items() if tool.optional}
 
     @property
     def read_only_names(self) -> set[str]:
-        """The tools that only read, also those of `[tools.NAME]`."""
+        """The tools that only read, including those of `[tools.NAME]`."""
         return {*self.read_only, *(name for name, tool in self.tools.items() if tool.read_only)}
 
     @property
     def declarations(self) -> dict[str, ToolDeclaration]:
-        """What the settings declare about tools, by their names.
+        """The settings' declarations about tools, by name.
 
         Raises:
             InputError: two declarations of a tool contradict each other, or one cannot be read.
@@ -168,7 +168,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a subject is run. Regression files keep it."""
+    """The settings of a subject's runs, kept in regression files."""
 
     without_flags: ClassVar[tuple[str, ...]] = ("intercept",)
 
@@ -235,12 +235,12 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
     def check_tools(
         self, recording: str | os.PathLike[str], others: Iterable[str] = (), *, has_run: bool = True
     ) -> None:
-        """Check that the tools that the settings name, and their arguments, are those of the recording or of `others`.
+        """Check that the named tools and their arguments are those of the recording or of `others`.
 
         Those of `[tools.NAME]` are not checked: the config holds for more than this run. A tool that undoes another may
-        be in neither: it runs only after a failure. Before a program `has_run`, a name may be that of an effect that it
-        reports: only those that only read, and those like another, are refused. The effects that it reports may have
-        further arguments: only those like another are refused.
+        be in neither, because it runs only after a failure. Before a program `has_run`, a name may be a reported
+        effect's: only read-only ones, and near misses of another name, are refused. Reported effects may have further
+        arguments: only near misses are refused.
 
         Raises:
             InputError: there is no such tool or argument, with a suggestion, or the recording cannot be read.
@@ -300,7 +300,7 @@ def _check_budget(value: int | str | None) -> None:
 
 
 class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
-    """The arguments of `offbook explore`: how the subject is run, which cases run, and how they are reported."""
+    """The arguments of `offbook explore`: how the subject runs, which cases run, and how they are reported."""
 
     panels: ClassVar[tuple[str, ...]] = (SUBJECT, CASES, RUNS, REPORTS)
 
@@ -469,9 +469,9 @@ class ExploreArguments(ExploreSettings, frozen=True, kw_only=True):
     quiet: Annotated[bool, Option("Print failures only.", "--quiet -q", panel=REPORTS)] = False
 
     def fitting(self, given: Self, *, file: str | None) -> Self:
-        """Return the options without those of the config that have no effect on what is explored: a file or a program.
+        """Return the options without those of the config that do not apply to the subject: a file or a program.
 
-        `given` are the options without those of the config. Those of them that do not fit are refused later.
+        `given` are the options without the config's. Inapplicable ones among them are refused later.
         """
         unfit = {"mcp", *_PROGRAM_OPTIONS} if file is not None else set[str]()
         if file is None and self.on_divergence == "live":

@@ -1,10 +1,10 @@
-"""Cases that are the same run: a fault that lasts, where the run meets it only once.
+"""Cases with one run: a lasting fault that the run meets only once.
 
 `call=1: timeout` and `call=1 attempt=1: timeout` are two cases. If the agent never sends call 1 again, they are one
 run: both plans decide alike at every call that it makes. A run of the second case gets, call by call, the same answers
-and the same faults, and a run that depends on nothing else makes the same next request, with the same attempt number
-and after the same effects. So the plans need not be equal, and the runs need not be compared: it is enough that the
-plans agree at each site that the known run has reached. That holds for single faults and for pairs.
+and the same faults, and a deterministic run makes the same next request, with the same attempt number and after the
+same effects. So neither the plans nor the runs need to be compared: it is enough that the plans agree at each site that
+the known run has reached. That holds for single faults and for pairs.
 
 Equal requests after *different* faults are not enough. An agent may remember which error it has met, and treat the next
 one differently.
@@ -27,7 +27,7 @@ from offbook.recording.match.continuation import gave_up_mark
 
 
 class KnownRuns:
-    """The runs of the cases so far, for cases that are the same."""
+    """The runs of the cases so far, for cases that share them."""
 
     def __init__(self) -> None:
         self._known: dict[frozenset[str], tuple[FaultCase, tuple[Run, ...]]] = {}
@@ -38,7 +38,7 @@ class KnownRuns:
         self._wanted.update(key for case in cases if (key := _shared_key(case)) is not None)
 
     def add(self, case: FaultCase, runs: tuple[Run, ...]) -> None:
-        """Take the runs of a case, if others may share them: a pair, if its first fault is also tried as lasting."""
+        """Store the runs of a case, if others may share them: a pair, if its first fault is also tried as lasting."""
         key, first = _key(case.lines), _key(case.lines[:1])
         if key in self._wanted or first in self._wanted:
             self._known[key] = case, runs
@@ -51,7 +51,7 @@ class KnownRuns:
         return [case for case in cases if case.id not in ids], later
 
     def find(self, case: FaultCase) -> SharedRuns | None:
-        """Return the runs of a case, if those of another one are known to be the same."""
+        """Return the runs of a case, if it is known to share another one's."""
         narrow = _narrowed_lines(case)
         if narrow is None or (key := _key(narrow)) not in self._known:
             return None
@@ -64,9 +64,9 @@ class KnownRuns:
 
 
 def leading_ids(cases: Iterable[FaultCase]) -> dict[str, str]:
-    """Return by the id of each case that of the case whose run it may share; its own id if there is none.
+    """Return, by case id, the id of the case whose run it may share, or its own.
 
-    Cases that may share a run have to be in one shard.
+    Cases that may share a run must be in one shard.
     """
     known = list(cases)
     owners = {_key(case.lines): case.id for case in known}
@@ -81,7 +81,7 @@ class SharedRuns(Struct, frozen=True):
 
 
 def _shared_key(case: FaultCase) -> frozenset[str] | None:
-    """Return the key of the case whose runs this one may share; None if its faults do not last."""
+    """Return the key of the case whose runs this one may share, or None if its faults do not last."""
     narrow = _narrowed_lines(case)
     return None if narrow is None else _key(narrow)
 
@@ -91,7 +91,7 @@ def _key(lines: Iterable[PlannedFault]) -> frozenset[str]:
 
 
 def _narrowed_lines(case: FaultCase) -> tuple[PlannedFault, ...] | None:
-    """Return the lines with each fault that lasts as one that fires once; None if none of them lasts."""
+    """Return the lines with each lasting fault narrowed to one that fires once, or None without any."""
     lines = tuple(PlannedFault(_first_of(line.at), line.fault) for line in case.lines)
     return None if lines == case.lines else lines
 
@@ -105,14 +105,14 @@ def _first_of(at: At) -> At:
 
 
 def _decide_alike(plan: FaultPlan, other: FaultPlan, run: Run) -> bool:
-    """Return whether two plans have the same fault at each site of a run whose sites are all known."""
+    """Return whether two plans have the same fault at each of a run's sites, all of which must be known."""
     sites = [*map(site_of, run.calls), *map(site_of, run.tools)]
     faults = [[line and line.fault for line in map(each.line_at, sites)] for each in (plan, other)]
     return not run.hung and bool(sites) and faults[0] == faults[1]
 
 
 def _with_marks(run: Run, marks: Mapping[str, str]) -> Run:
-    """Return the run with other marks in the texts that its faults have injected; they are as long as those before."""
+    """Return the run with other marks of equal length in its injected texts."""
     data = msgspec.msgpack.encode(run)
     for mark, other in marks.items():
         data = data.replace(mark.encode(), other.encode())

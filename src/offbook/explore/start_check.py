@@ -1,4 +1,4 @@
-"""Checks that runs of a program show the same as runs that start it anew in real time: a few are made both ways."""
+"""Checks that forked runs of a program agree with fresh ones in real time, by making a few both ways."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 
 FEWEST_CASES = 10
-"""How many cases there are, at least, if some are run both ways."""
+"""The minimum number of cases for which some run both ways."""
 FEWEST, MOST, SHARE = 3, 8, 0.05
 TIME_SHARE = 0.1
-"""The part of a budget of time in which cases are expected to run both ways; they are waited for twice as long."""
+"""The share of a time budget in which cases should run both ways; the wait is twice as long."""
 
 Executed = TypeVar("Executed")
 
 
 @runtime_checkable
 class ForkingSubject(Protocol):
-    """A subject whose runs are forked, or in virtual time, and can also be started anew in real time."""
+    """A subject whose runs are forked, or in virtual time, and can also start anew in real time."""
 
     @property
     def is_forked(self) -> bool: ...
@@ -40,7 +40,7 @@ class ForkingSubject(Protocol):
 
 
 def sample_of(cases: Sequence[FaultCase]) -> list[FaultCase]:
-    """Return the cases to run both ways: the first of each type of fault, at least three, and at most 5 % or eight.
+    """Return the cases to run both ways: the first of each fault type, at least three, and at most 5 % or eight.
 
     None has a fault that holds an answer back: a fresh run really waits for it, for up to minutes.
     """
@@ -54,9 +54,9 @@ def sample_of(cases: Sequence[FaultCase]) -> list[FaultCase]:
 
 
 def sample_budget(left_s: float | None, *, run_s: float) -> CaseBudget:
-    """Return how many cases are run both ways, and how long they are waited for: at least one case.
+    """Return the number of cases to run both ways, and the time to wait for them: at least one case.
 
-    So much time is left, and a run that is started anew takes so long.
+    It depends on the time left, and on the duration of a fresh run.
     """
     if left_s is None:
         return NO_BUDGET
@@ -71,11 +71,11 @@ def check_starts(
     *,
     budget: CaseBudget = NO_BUDGET,
 ) -> dict[str, Executed]:
-    """Run a sample of the cases both ways; if a verdict differs, start all runs anew.
+    """Run a sample of the cases both ways. If a verdict differs, start all runs anew.
 
-    `execute` runs a case, started anew if its second argument is true. Returns the forked cases of the sample by id,
-    which need not be run again; none if a verdict differs. A case that has not ended both ways in time is not compared,
-    and goes on.
+    `execute` runs a case, anew if its second argument is true. Returns the forked cases of the sample by id, which need
+    not run again, or none if a verdict differs. A case that has not ended both ways in time is not compared, and
+    continues.
     """
     if not isinstance(subject, ForkingSubject) or not subject.is_forked:
         return {}

@@ -1,4 +1,4 @@
-"""The state of the user's world at the end of a run: what a function returns, or what is in files and databases."""
+"""The state of the user's world at the end of a run: a function's result, or files and databases."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def with_state(run: Run, state: State | None) -> Run:
 
 
 def state_value(value: object) -> Any:
-    """Return a state as a JSON value: bytes as `content_value` reads them, a path as what is there."""
+    """Return a state as a JSON value: bytes as `content_value` reads them, a path as its contents."""
     if isinstance(value, Path):
         return state_of_path(value)
     if isinstance(value, bytes | bytearray):
@@ -53,7 +53,7 @@ def state_value(value: object) -> Any:
 
 
 def state_of_path(path: Path) -> Any:
-    """Return what a file has, or the files of a folder by their names; None if there is nothing."""
+    """Return a file's content, or a folder's files by name, or None."""
     if path.is_dir():
         files = sorted(each for each in path.rglob("*") if each.is_file())
         return {each.relative_to(path).as_posix(): _file_value(each) for each in files}
@@ -68,7 +68,7 @@ def _file_value(path: Path) -> Any:
 
 
 def _database_value(path: Path) -> Any:
-    """Return the statements that make a database: two with the same rows are equal, whatever their bytes."""
+    """Return the statements that make a database: equal for equal rows, whatever the bytes."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             return _shortened("\n".join(database.iterdump()))
@@ -77,7 +77,7 @@ def _database_value(path: Path) -> Any:
 
 
 def content_value(data: bytes) -> Any:
-    """Return the JSON value, or the text, that these bytes are; a digest stands for others."""
+    """Return the JSON value or the text of these bytes, or a digest."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -1,6 +1,6 @@
 """The verdict on a run with a fault, and the evidence for it.
 
-From top to bottom: the names of verdicts, how a run is assessed, and how it sent its model calls again.
+From top to bottom: the names of verdicts, the assessment of a run, and the judgement of its repeated model calls.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def stored_label(name: str) -> str:
 
 
 def stored_titles(names: Iterable[str], *, source: str) -> frozenset[str]:
-    """Return the titles in a file, which may have the names of an earlier version.
+    """Return the titles in a file, which may have an earlier version's names.
 
     Unlike in `parse_verdicts`, `repeated effect` is the title of a certain repetition here, not a family.
 
@@ -205,7 +205,7 @@ def stored_titles(names: Iterable[str], *, source: str) -> frozenset[str]:
 
 
 def parse_verdicts(names: Iterable[str], *, source: str) -> frozenset[str]:
-    """Return the titles of the verdicts with these names: families, reasons, titles, or names of earlier versions.
+    """Return the titles of the verdicts with these names: families, reasons, titles, or former names.
 
     Hyphens may stand for spaces.
 
@@ -240,8 +240,8 @@ def assess(
 ) -> Assessment:
     """Return the verdict on a run, compared with the clean run.
 
-    `optional` names the steps and tools that a run may go on without. `gave_up` tells of a result whether the run has
-    given up. More than `max_recovery_calls` further calls are a finding.
+    `optional` names the steps and tools that a run may go on without. `gave_up` tests whether a result means that the
+    run gave up. More than `max_recovery_calls` further calls are a finding.
     """
     invariants = [_on_whole(run, each) for each in invariants]
     run, clean = _without_noise(run, clean), _without_noise(clean, clean)
@@ -257,11 +257,11 @@ def assess(
 
 
 _OF_THE_WORLD = ("repeated effect", "wrong effect", "missing effect", "undetected")
-"""The findings that rest on what tools have said."""
+"""The findings that rest on tools' statements."""
 
 
 def _as_far_as_known(run: Run, claims: list[Assessment]) -> list[Assessment]:
-    """Return the claims, undecided where they rest on reads whose answers the recording does not know."""
+    """Return the claims, undecided where they rest on reads with unknown answers."""
     doubtful = [claim for claim in claims if claim.verdict in _OF_THE_WORLD] if run.unknown_reads else []
     if not doubtful or not run.unknown_reads:
         return claims
@@ -271,12 +271,12 @@ def _as_far_as_known(run: Run, claims: list[Assessment]) -> list[Assessment]:
 
 
 def _on_whole(run: Run, invariant: Invariant) -> Invariant:
-    """Return an invariant that checks this run, with what differs from run to run."""
+    """Return an invariant that checks this run including its noise."""
     return wraps(invariant)(lambda _: invariant(run))
 
 
 def _without_noise(run: Run, clean: Run) -> Run:
-    """Return a run without what differs from run to run in its result."""
+    """Return a run without the noise of its result."""
     if not clean.noise:
         return run
     return replace(run, result=clean.noise.masked(run.result), state=clean.noise.masked(run.state, STATE))
@@ -303,7 +303,7 @@ def _continuation_text(run: Run) -> Iterator[str]:
 
 
 class _Claims:
-    """Every verdict that a run gives reason for, as assessments in no order; at least one."""
+    """Every verdict that a run justifies, as assessments in no order; at least one."""
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ class _Claims:
             yield from self._unseen()
 
     def _effect_difference(self) -> EffectDifference:
-        """Return how the effects differ; not at all if they have led to the same state."""
+        """Return the difference of the effects, or none if they led to an equal state."""
         difference = compare_effects(self._effects, self._clean.effects, self._declarations, stable=self._stable)
         return EffectDifference() if self._has_same_state else difference
 
@@ -356,7 +356,7 @@ class _Claims:
         return self._clean.state is not UNSET and self._run.state == self._clean.state
 
     def _state_difference(self) -> Iterator[str]:
-        """Yield how the end state differs from that of the clean run, if both are known."""
+        """Yield the difference of the end state from the clean run's, if both are known."""
         if UNSET not in (self._run.state, self._clean.state) and not self._has_same_state:
             yield result_difference(self._run.state, self._clean.state).replace("the result,", "the state,", 1)
 
@@ -385,9 +385,9 @@ class _Claims:
         yield from self._obeyed()
 
     def _remedies(self, difference: EffectDifference) -> list[Effect]:
-        """Return what ran once in a run that gave up, by undeclared tools that the clean run does not use.
+        """Return the single runs of undeclared tools that only a run that gave up uses.
 
-        A booking may be cancelled like that, or a person called. Nobody has said so, and nobody the contrary.
+        They may cancel a booking, or call a person. Nothing declares that they do, or do not.
         """
         if not self._gave_up_in_the_end or self._instructions or self._has_fired("asks_for_more"):
             return []
@@ -415,7 +415,7 @@ class _Claims:
         return not self._run.hung and self._run.result != self._clean.result and self._says_it_gave_up
 
     def _unseen(self) -> Iterator[Assessment]:
-        """Yield the tools with an effect that may have run where nobody sees it.
+        """Yield the tools with an effect that may have run unseen.
 
         The model asked for one again before its result came, or a broken call of one has arrived.
         """
@@ -445,7 +445,7 @@ class _Claims:
         return all(each.source != "observed" for each in (*self._clean.effects, *self._effects) if each.tool == tool)
 
     def _was_answered(self, call: ModelCall, tool: str) -> bool:
-        """Return whether what was left of an answer was taken for it: not asked again, and the tool has a result."""
+        """Return whether a truncated answer was accepted: not asked again, and the tool has a result."""
         is_last = not any(each.number == call.number and each.attempt > call.attempt for each in self._run.calls)
         return is_last and any(each.tool == tool and each.result for each in self._run.tools)
 
@@ -465,7 +465,7 @@ class _Claims:
         return [Effect(tool=each.tool, arguments=each.arguments) for each in undeclared]
 
     def _is_declared(self, tool: str) -> bool:
-        """Return whether it is declared what the tool does."""
+        """Return whether the tool is declared."""
         declared = self._declarations.get(tool, UNDECLARED)
         return declared.has_effect or declared.read_only
 
@@ -488,15 +488,15 @@ class _Claims:
                 yield _broken_data(f"{called} ran; without the fault it does not", *self._instructions)
 
     def _advice(self, tool: str) -> str:
-        """Say how to be certain about a tool of a program."""
+        """Return how to become certain about a program's tool."""
         report = f'say where it is: [tools.{tool}] function = "module:name", or report it: offbook.effect("{tool}", …)'
         has_effect = self._declarations.get(tool, UNDECLARED).has_effect
         return report if has_effect else f"{report}, or declare it: -o read_only={tool} or -o idempotent={tool}"
 
     def _is_certain(self, effect: Effect, times: int, wanted: int) -> bool:
-        """Return whether a repetition was observed, or is of a tool that is declared, and one request has its results.
+        """Return whether a repetition was observed, or is of a declared tool whose results are in one request.
 
-        That an inferred call has run says its result; that two have, their results in one conversation.
+        A result proves that an inferred call ran, and two results in one conversation prove two runs.
         """
         if self._is_observed(effect.tool):
             return True
@@ -538,9 +538,9 @@ class _Claims:
 
     @property
     def _left_behind(self) -> list[Effect]:
-        """The effects that stand at the end, may not remain, and are named neither by the result nor by the error.
+        """The effects that remain at the end without permission, and that neither the result nor the error names.
 
-        A run that was cancelled has not given up, and one whose call got no result cannot know what stands.
+        A cancelled run has not given up, and one whose call got no result cannot know what remains.
         """
         if any(planned.fault.type == "cancelled" for planned in self._faults):
             return []
@@ -555,16 +555,16 @@ class _Claims:
 
     @property
     def _said(self) -> str:
-        """The text of the error, if there is one, and of the result."""
+        """The text of the error, if any, and of the result."""
         text = result_text(self._run.result)
         return text if self._run.error is None else f"{self._run.error.message}\n{text}"
 
     def _implies(self, effect: Effect, standing: Sequence[Effect]) -> bool:
-        """Return whether a run that gave up says that an effect stands, though it has no value that only this one has.
+        """Return whether a run that gave up implies an effect without one of its unique values.
 
-        It does if a sentence has a word of the tool's name and a value of an argument, or just the word, and gives not
-        up itself: `Nothing was charged` says the contrary. Words that missing effects have, too, do not count. Or it
-        lists all effects of this tool that are missing: then the others stand.
+        It does if a sentence has a word of the tool's name and a value of an argument, or just the word, and does not
+        itself give up: `Nothing was charged` says the contrary. Words shared with missing effects do not count. It also
+        does if it lists all missing effects of this tool, which implies the others.
         """
         missing = self._known(self._effect_difference().missing)
         words = _words_of(effect.tool).difference(*(_words_of(each.tool) for each in missing))
@@ -593,14 +593,14 @@ class _Claims:
         return not said.isdisjoint(words) and self._is_neutral(sentence)
 
     def _is_neutral(self, sentence: str) -> bool:
-        """Return whether it is not this sentence of a result that says that the run gave up."""
+        """Return whether another sentence of a result says that the run gave up."""
         try:
             return self._gave_up is None or not self._gave_up(sentence)
         except Exception:  # a function of the user, for whole results
             return True
 
     def _was_lost(self, call: ToolRun) -> bool:
-        """Return whether the run did not get the result of a call, so that it cannot know what it has changed."""
+        """Return whether the run did not get a call's result, so it cannot know what it has changed."""
         is_hit = any((each.at.tool, each.at.call) == (call.tool, call.call) for each in self._faults)
         return call.error is not None or is_hit
 
@@ -608,7 +608,7 @@ class _Claims:
         return self._declarations.get(tool, UNDECLARED).may_remain
 
     def _known(self, effects: Iterable[Effect]) -> list[Effect]:
-        """Return the effects of which it is known that they are some: observed ones, and those of declared tools."""
+        """Return the certain effects: observed ones, and those of declared tools."""
         return [
             each
             for each in effects
@@ -668,7 +668,7 @@ class _Claims:
         return bool(is_declared) or denies_success(result, self._clean.result, self._run.marks)
 
     def _missing_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
-        """Yield the effects that did not run or were undone, though the result is the same or claims them."""
+        """Yield the effects that did not run or were undone, although the result is equal or claims them."""
         run, clean = self._run, self._clean
         for effect in (each for each in self._known(difference.missing) if each.tool not in self._optional):
             is_same = run.result == clean.result
@@ -685,7 +685,7 @@ class _Claims:
             yield Assessment("missing effect", (not_run, *instead, *shown))
 
     def _missing_undeclared(self, difference: EffectDifference) -> Iterator[Assessment]:
-        """Yield the tools that nothing is declared about and that did not run, though the result is the same."""
+        """Yield the undeclared tools that did not run, although the result is equal."""
         known = self._known(difference.missing)
         for effect in difference.missing if not self._was_told else ():
             if effect not in known and effect.tool not in self._optional:
@@ -693,7 +693,7 @@ class _Claims:
                 yield Assessment("undecided", (text, self._advice(effect.tool)))
 
     def _undone_text(self, missing: Effect) -> str:
-        """Say what a missing effect was undone by, if it ran."""
+        """Return what undid a missing effect, if it ran."""
         for effect, undo in undone_effects(self._effects, self._declarations):
             if not compare_effects([effect], [missing], {}, stable=self._stable).missing:
                 return f"{effect} ran and was undone by {undo}"
@@ -701,7 +701,7 @@ class _Claims:
 
     @property
     def _was_told(self) -> bool:
-        """Whether the model was told about the failure. What follows is then its decision."""
+        """Whether the model was told about the failure. Everything after that is its decision."""
         return bool(self._run.continuation) and any(call.told for call in self._run.calls)
 
     def _accepted_broken_data(self) -> Iterator[Assessment]:
@@ -717,7 +717,7 @@ class _Claims:
 
     @property
     def _takes_marks_for_data(self) -> bool:
-        """Whether what the faults injected is data to the result. Errors may be quoted, and refusals passed on."""
+        """Whether the result treats injected text as data. Errors may be quoted, and refusals passed on."""
         if self._has_fired("reads_like_answer") or is_given_up(self._run.result):
             return False
         are_errors = all(_is_error(planned.fault) for planned in self._faults)
@@ -742,7 +742,7 @@ class _Claims:
             yield _broken_data(f"the answer to call {call.row} was cut off (length), and the run went on with it")
 
     def _endless_requests(self, difference: EffectDifference) -> Iterator[Assessment]:
-        """Yield what ran once more for a model that never ends, if the result is the same as if it had ended."""
+        """Yield the calls that ran once more for an endless model, if the result is equal to an ended one's."""
         if not self._has_fired("asks_for_more"):
             return
         known = [
@@ -755,9 +755,9 @@ class _Claims:
             yield _broken_data(f"{often}: {ended}")
 
     def _went_on_without(self) -> Iterator[Assessment]:
-        """Yield the calls that failed for good, though the result is the same as if they had not.
+        """Yield the calls that failed for good, although the result is equal.
 
-        Of a test that a broken assertion has ended, that is not known.
+        For a test ended by a broken assertion, that is unknown.
         """
         if self._was_told or self._run.broken:
             return
@@ -771,7 +771,7 @@ class _Claims:
             yield Assessment("undetected", (f"{text}, and the result is the same",), "went on without")
 
     def _is_lacking(self, call: ModelCall) -> bool:
-        """Return whether the run needed an answer, and has not run the tools of one that was cut after them."""
+        """Return whether the run needed an answer, and did not run the tools that a cut one requested."""
         asked = [each.asks_for for each in self._clean.calls if each.number == call.number and each.asks_for][:1]
         ran = [(each.tool, each.arguments) for each in self._run.tools if each.result]
         has_arrived = not TOOL_CHUNKS.isdisjoint(call.chunks)
@@ -779,10 +779,10 @@ class _Claims:
         return not has_run and self._answers.is_needed(call)
 
     def _failed_tools(self) -> list[ToolRun]:
-        """Return the tool calls of the clean run that got no whole result, then or later, and that no other replaced.
+        """Return the clean run's tool calls that never got a whole result, and that no other replaced.
 
-        It does not matter whether the call was prevented, its answer lost, or its result empty or broken. An effect
-        that is done is none of them: a result that says so is true.
+        It does not matter whether the call was prevented, its answer lost, or its result empty or broken. A done effect
+        is none of them: a result that claims it is true.
         """
         done = {effect.tool for effect in self._run.effects if effect.outcome == "done"}
         wanted = Counter(_call_identity(each) for each in self._clean.tools if each.has_run and each.error is None)
@@ -807,7 +807,7 @@ class _Claims:
         return call.result in results or not self._breaking(call)
 
     def _is_garbled(self, call: ToolRun) -> bool:
-        """Return whether a call got a result that is broken, and not one that is missing."""
+        """Return whether a call got a broken result, as opposed to a missing one."""
         return call.error is None and not any("may_be_true" in each.traits for each in self._breaking(call))
 
     def _breaking(self, call: ToolRun) -> list[AnyPlannedFault]:
@@ -816,7 +816,7 @@ class _Claims:
         return [fault for fault in at_tool if "breaks_result" in fault.traits]
 
     def _other_outcome(self, difference: EffectDifference) -> Iterator[str]:
-        """Describe a run whose effects and result both differ: what is missing, stands and was denied."""
+        """Describe a run with other effects and another result: what is missing, remains and was denied."""
         yield "it changed something else, and says something else: nothing says which of them is right"
         yield result_difference(self._run.result, self._clean.result)
         for effect in self._known(difference.missing):
@@ -841,7 +841,7 @@ class _Claims:
 
 
 def _is_error(fault: AnyPlannedFault) -> bool:
-    """Return whether a fault fails a call by an error, whose text the run may quote."""
+    """Return whether a fault fails a call with an error, whose text the run may quote."""
     return isinstance(fault, FailedCall) or hasattr(fault, "status_code") or "loses_answer" in fault.traits
 
 
@@ -863,13 +863,13 @@ def _values_of(effect: Effect, *, min_digits: int = 2) -> set[str]:
 
 
 def _returned_ids(effect: Effect, run: Run) -> set[str]:
-    """Return the words with digits in what the tool returned for this effect."""
+    """Return the words with digits in the tool's result for this effect."""
     results = (each.result for each in run.tools if each.tool == effect.tool and each.arguments == effect.arguments)
     return {token for text in results for token in _TOKEN.findall(text) if len(token) > 1}
 
 
 def _names_effect(text: str, effect: Effect, run: Run) -> bool:
-    """Return whether a text names the effect: its tool, or a value that no other tool has had or returned."""
+    """Return whether a text names the effect: its tool, or one of its unique values."""
     tool = effect.tool.rpartition(".")[2]
     name = "[ _-]?".join(map(re.escape, re.split("[ _-]", tool)))
     if re.search(rf"(?<!{_SIGN}){name}(?!{_SIGN})", text, re.IGNORECASE):
@@ -878,7 +878,7 @@ def _names_effect(text: str, effect: Effect, run: Run) -> bool:
 
 
 def _own_values(effect: Effect, run: Run, *, min_digits: int = 2) -> set[str]:
-    """Return the values of an effect that no other tool has had or returned."""
+    """Return the values of an effect that no other tool had or returned."""
     others = [each for each in run.tools if each.tool != effect.tool]
     shared = result_text([[each.arguments, each.result] for each in others])
     own = _values_of(effect, min_digits=min_digits) | _returned_ids(effect, run)
@@ -887,20 +887,20 @@ def _own_values(effect: Effect, run: Run, *, min_digits: int = 2) -> set[str]:
 
 _LETTERS = re.compile(rf"[^\W\d_{_UNSPACED}]+|[{_UNSPACED}]+")
 _STEM_LENGTH = 4
-"""How many letters two words have in common, at least, if they are about the same: `refund` and `refunded`."""
+"""The minimum common length of words on the same subject: `refund` and `refunded`."""
 
 
 def _words_of(text: str) -> set[str]:
-    """Return the words of a text, or of the name of a tool, that are long enough to tell what they are about."""
+    """Return the words of a text, or of a tool's name, that are long enough to be informative."""
     words = [part for word in _LETTERS.findall(text) for part in (word, *_NAME_PART.findall(word))]
     return {word.casefold() for word in words if len(word) >= _STEM_LENGTH}
 
 
 def _speaks_of(effect: Effect, clean: Run, claim: Claim) -> bool:
-    """Return whether a claim of the clean result speaks of an effect.
+    """Return whether a claim of the clean result concerns an effect.
 
-    A sentence does if it has a value of its arguments. Both do if they have a word of the tool's name, or what the tool
-    returned. A field that is no more than the value of an argument may merely say what was asked for.
+    A sentence does if it has a value of its arguments. Both do if they have a word of the tool's name, or of its
+    result. A field with only an argument's value may merely repeat the request.
     """
     words = {part.casefold() for part in _NAME_PART.findall(effect.tool.rpartition(".")[2]) if len(part) > 2}
     if any(word.startswith(part) for word in re.findall(rf"{_SIGN}+", claim.text) for part in words):
@@ -916,7 +916,7 @@ def _broken_data(*evidence: str) -> Assessment:
 
 
 def _declaration_advice(tool: str) -> str:
-    """Return how to say what a tool of this process does."""
+    """Return how to declare a tool of this process."""
     reads = f"if it only reads: read_only=True or -o read_only={tool}"
     return f"nothing is declared about {tool}; {reads}; if not: side_effect=True or -o side_effects={tool}"
 
@@ -924,7 +924,7 @@ def _declaration_advice(tool: str) -> str:
 def _possible_repeats(
     repeated: Sequence[tuple[Effect, int, int]], known_from: str, advice: Callable[[str], str]
 ) -> Iterator[Assessment]:
-    """Yield what may have been repeated, with the `advice` on how to be certain about each tool."""
+    """Yield the possible repetitions, with the `advice` on how to become certain about each tool."""
     tools = dict.fromkeys(effect.tool for effect, _, _ in repeated)
     for often in _how_often(repeated):
         yield Assessment("repeated effect", (f"{often}{known_from}", *map(advice, tools)), "possible")
@@ -1010,7 +1010,7 @@ def _storms(calls: Iterable[ModelCall]) -> Iterator[str]:
 
 
 def _refusals(run: Run, *, got_out: bool) -> Iterator[str]:
-    """Describe the first request that the API refuses, what led to it, and what became of the conversation.
+    """Describe the first request that the API refuses, its cause, and the fate of the conversation.
 
     It is one of those that the run `got_out` of, or one of the others.
     """
@@ -1030,13 +1030,13 @@ def _refusals(run: Run, *, got_out: bool) -> Iterator[str]:
 
 
 class _UnansweredCalls:
-    """The model calls of a run with `faults` that got no answer, or a bad one, and none in its place."""
+    """The model calls of a run with `faults` that got no answer, or a bad one, and no replacement."""
 
     def __init__(self, run: Run, clean: Run, faults: Sequence[PlannedFault], optional: Collection[str] = ()) -> None:
         self._run, self._clean, self._faults, self._optional = run, clean, faults, optional
 
     def describe(self) -> list[tuple[ModelCall, str]]:
-        """Return the calls that got no good answer, each with a text that says so.
+        """Return the calls without a good answer, each with a description.
 
         They failed for good, or got an empty answer or a refusal, and were not asked again.
         """
@@ -1046,13 +1046,13 @@ class _UnansweredCalls:
         return [(call, self._text(call)) for call in calls]
 
     def cut_off(self) -> list[ModelCall]:
-        """Return the calls whose answer was cut off, and that got no other."""
+        """Return the calls whose answer was cut off and not replaced."""
         return self._without(lambda call: self._is_hit(call, "cuts_answer"))
 
     def is_needed(self, call: ModelCall) -> bool:
-        """Return whether the run needed the answer: it was not a closing turn after which no effect was left to do.
+        """Return whether the run needed the answer: it was not a closing turn after all effects.
 
-        Something else came after it, or it is a question of its own, or the run has a result and no effects.
+        Something else followed it, or it is a separate question, or the run has a result and no effects.
         """
         if call.follows != "continues":
             return True
@@ -1085,6 +1085,6 @@ class _UnansweredCalls:
 
 
 def _asks_again(call: ModelCall, before: ModelCall) -> bool:
-    """Return whether a call of the same named step asks again after an empty answer, and shows that to its model."""
+    """Return whether the same named step asks again after an empty answer, and shows that to its model."""
     is_later = call.number > before.number and call.step_id == before.step_id is not None
     return is_later and before.outcome == "answered" and bool(call.follows)

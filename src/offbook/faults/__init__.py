@@ -1,4 +1,4 @@
-"""Faults: the ways in which a model or a tool can fail, and the plans that say where."""
+"""Faults: the ways in which a model or a tool can fail, and the plans that place them."""
 
 from offbook.lazy_names import lazy_names
 

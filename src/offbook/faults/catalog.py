@@ -133,7 +133,7 @@ PROCESS_FAULT_TYPES: dict[str, type[Crash]] = {"crash": Crash}
 """The faults of the process of a run. Only a plan of an exploration can have them."""
 
 AnyPlannedFault: TypeAlias = AnyFault | AnyToolFault | AnyOrderFault | Crash
-"""What a line of a plan can have: beside the faults of models and tools, what happens to their order or the process."""
+"""The faults of a plan's lines: those of models and tools, of order, and of the process."""
 
 PLANNED_FAULT_TYPES: dict[str, type[AnyPlannedFault]] = {
     **FAULT_TYPES,
@@ -146,7 +146,7 @@ PLANNED_FAULT_TYPES: dict[str, type[AnyPlannedFault]] = {
 def fault_variants(
     types: Iterable[type[AnyPlannedFault]], *, over_http: bool = False, in_real_time: bool = False
 ) -> tuple[FaultVariant[AnyPlannedFault], ...]:
-    """Return the variants of faults that an exploration tries, persistent ones first and those of HTTP alone last."""
+    """Return the fault variants of an exploration, persistent ones first and HTTP-only ones last."""
     variants: list[FaultVariant[AnyPlannedFault]] = [
         variant
         for fault in types
@@ -178,7 +178,7 @@ def explain_fault_error(
 
 
 def fault_example(kind: type[AnyPlannedFault], field: str = "", *, site: str = "") -> str:
-    """Return how a fault is declared, with `field`: `for example 'call=1: http_error 503'`, without a site as JSON."""
+    """Return an example of a fault with `field`: `for example 'call=1: http_error 503'`, or JSON without a site."""
     if site:
         return f"for example '{site}: {kind.example_text(field)}'"
     fields = {"type": str(kind.__struct_config__.tag)} | kind.example(field)
@@ -186,11 +186,11 @@ def fault_example(kind: type[AnyPlannedFault], field: str = "", *, site: str = "
 
 
 def fault_type_hint(name: str, types: Mapping[str, type[AnyPlannedFault]], *, site: str = "") -> str:
-    """Return a hint for a fault type that is not one of `types`: the one that is meant, or all; or how to use it."""
+    """Return a hint for a fault type that is not one of `types`: the likely one, or all; or how to use it."""
     if name in ORDER_FAULT_TYPES:
-        return f"it is a fault of order, for a line of a plan: 'call=2: {name}'"
+        return f"it is an order fault, for a line of a plan: 'call=2: {name}'"
     if name in TOOL_FAULT_TYPES:
-        return f"it is a fault of tools, for a line of a plan: 'tool=refund: {name}'"
+        return f"it is a tool fault, for a line of a plan: 'tool=refund: {name}'"
     if name in PROCESS_FAULT_TYPES:
         return f"it is a process fault, for a line of a plan: 'call=2: {name} before'"
     kinds: dict[str, Mapping[str, object]] = {
@@ -209,7 +209,7 @@ _TWO_TIMES = (VIRTUAL_EPOCH, VIRTUAL_EPOCH + timedelta(days=1))
 
 
 def fault_of(error: Exception, *, after_ms: float) -> AnyFault:
-    """Return the fault that raises the like of `error`, which ended a call before its first event."""
+    """Return the fault that reproduces `error`, which ended a call before its first event."""
     match error:
         case MalformedResponseError():
             return MalformedResponse(raw=error.raw)
@@ -224,7 +224,7 @@ def fault_of(error: Exception, *, after_ms: float) -> AnyFault:
 
 
 def _headers_of(error: ProviderError) -> dict[str, str]:
-    """Return the headers of the error, with the seconds to wait if they have none, or a date."""
+    """Return the error's headers, with the seconds to wait if they have none, or a date."""
     wait_s = error.retry_after_s if isinstance(error, RateLimitError) else None
     if wait_s is None or {retry_after_s(error.headers, now=now) for now in _TWO_TIMES} == {wait_s}:
         return error.headers
@@ -233,7 +233,7 @@ def _headers_of(error: ProviderError) -> dict[str, str]:
 
 
 def stream_fault_of(error: BaseException, *, after_chunks: int) -> StreamTruncate:
-    """Return the fault that ends a stream like `error` did. Other errors mean that the caller stopped reading."""
+    """Return the fault that ends a stream like `error`. Other errors mean that the caller stopped reading."""
     match error:
         case TimeoutError():
             return StreamTruncate(after_chunks, "TimeoutError")

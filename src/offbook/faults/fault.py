@@ -1,4 +1,4 @@
-"""The base of all faults: how a fault is declared and written as text, how it acts on a model call, and the crash."""
+"""The base of all faults: their declaration, their text form, their effect on a model call, and the crash."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def split_words(line: str) -> Iterator[tuple[str, str]]:
 
 
 def _value_end(line: str, start: int) -> int:
-    """Return the end of the value at `start`: after its JSON if it is in quotes or brackets, else before a space."""
+    """Return the end of the value at `start`: after its JSON in quotes or brackets, else before a space."""
     space = _SPACE.search(line, start)
     end = space.start() if space else len(line)
     if line[start : start + 1] not in ('"', "{", "["):
@@ -93,7 +93,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def field_words(value: Struct) -> Iterator[tuple[str, str]]:
-    """Yield a word for each field of `value` that is not at its default."""
+    """Yield a word for each field of `value` that differs from its default."""
     for info in fields_of(type(value)):
         field = getattr(value, info.name)
         if field != _default(info):
@@ -109,7 +109,7 @@ def _words_of_field(info: FieldInfo, value: Any) -> Iterator[tuple[str, str]]:
 
 @cache
 def fields_of(kind: type[Struct]) -> tuple[FieldInfo, ...]:
-    """Return the fields of a class. Deriving them from its annotations takes long, and is done once."""
+    """Return the fields of a class, cached because deriving them from annotations is slow."""
     return struct_fields(kind)
 
 
@@ -123,7 +123,7 @@ def _entry_words(info: FieldInfo, entries: dict[str, Any]) -> Iterator[tuple[str
 
 
 def _format_value(value: Any, kind: Any) -> str:
-    """Format a value so that `parse_value` returns it."""
+    """Format a value for `parse_value`."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and parse_value(value, kind) == value:
         return value
     if kind is not Any and isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_INTEGER:
@@ -158,7 +158,7 @@ def _example_value(info: FieldInfo) -> Any:
 
 
 UNANSWERED_MS = 60_000.0
-"""How long a variant keeps silent: longer than any sensible timeout."""
+"""The silence of a variant: longer than any sensible timeout."""
 
 
 class _FaultMeta(StructMeta, ABCMeta):
@@ -176,19 +176,19 @@ FaultTrait: TypeAlias = Literal[
     "loses_answer",
     "holds_back",
 ]
-"""What an exploration must know about a fault to judge a run.
+"""The properties of a fault that an exploration needs to judge a run.
 
-`breaks_result`: the result of the tool is broken or missing. `may_be_true`: what it returns can be the truth.
-`cuts_answer`, `empties_answer`: nothing, or not all, of the model's answer arrives. `reads_like_answer`: only a model
-can tell that it is none. `asks_for_more`: the model asks for further calls of tools, which are no defect of the agent.
-`wants_less`: the agent has to shorten its conversation. `loses_answer`: the caller cannot know whether the call was
-done, or is told to do it twice; who repeats it blindly repeats its effects. `holds_back`: the caller has to wait.
+`breaks_result`: the result of the tool is broken or missing. `may_be_true`: the result can be true. `cuts_answer`,
+`empties_answer`: a part, or nothing, of the model's answer arrives. `reads_like_answer`: only a model can tell that it
+is no answer. `asks_for_more`: the model requests further tool calls, which are no defect of the agent. `wants_less`:
+the agent has to shorten its conversation. `loses_answer`: the caller cannot know whether the call was done, or is told
+to do it twice; a blind repetition repeats its effects. `holds_back`: the caller has to wait.
 """
 
 FaultFamily: TypeAlias = Literal["model", "stream", "tool", "crash", "order"]
-"""What fails: a model call, a stream in the middle, a tool, the process of the agent, or the order of what happens.
+"""The failing part: a model call, a stream midway, a tool, the agent's process, or the order of events.
 
-An exploration with a budget tries each family before it tries one of them a second time.
+An exploration with a budget tries each family once before it repeats one.
 """
 
 
@@ -198,16 +198,16 @@ class DeclaredFault(Struct, frozen=True, tag_field="type", forbid_unknown_fields
     is_for_tools: ClassVar[bool] = False
     family: ClassVar[FaultFamily] = "model"
     fits_any_call: ClassVar[bool] = False
-    """Whether it can fire at calls of models and of tools alike."""
+    """Whether it can fire at both model and tool calls."""
     traits: ClassVar[frozenset[FaultTrait]] = frozenset()
     breaks_response: ClassVar[bool] = False
-    """Whether the answer is made, and does not arrive as one: it stays in the recording for the caller's next try."""
+    """Whether the answer is made but does not arrive as one: it stays in the recording for the caller's retry."""
     mark_kind: ClassVar[str] = "fault"
-    """How the mark begins that texts of this fault carry in an exploration."""
+    """The prefix of the mark that this fault's texts carry in an exploration."""
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        """Return the forms of this fault that an exploration tries; by default none."""
+        """Return the forms of this fault that an exploration tries; none by default."""
         return ()
 
     @property
@@ -216,15 +216,15 @@ class DeclaredFault(Struct, frozen=True, tag_field="type", forbid_unknown_fields
         return str(self.__struct_config__.tag)
 
     def text(self, *, without: str = "") -> str:
-        """Return this fault on one line: its type, the value of its first field, and the others by name.
+        """Return this fault on one line: its type, its first field's value, and the other fields by name.
 
-        The field `without` is left out.
+        The field `without` is omitted.
         """
         return self._line(word for word in field_words(self) if word[0] != without)
 
     @classmethod
     def example(cls, field: str = "") -> dict[str, Any]:
-        """Return the fields of a fault of this type that is declared rightly: those that it needs, and `field`."""
+        """Return the fields of a valid fault of this type: the required ones, and `field`."""
         infos = [info for info in fields_of(cls) if info.required or info.encode_name == field]
         return {info.encode_name: _example_value(info) for info in infos}
 
@@ -242,10 +242,10 @@ class DeclaredFault(Struct, frozen=True, tag_field="type", forbid_unknown_fields
         return join_words([("", str(cls.__struct_config__.tag)), *named])
 
     def check(self) -> None:
-        """Check that every value means something in a plan. A recording may have more: what a server has answered.
+        """Check that every value is meaningful in a plan. A recording may hold more, because a server answered it.
 
         Raises:
-            InputError: a value means nothing; its place is the field.
+            InputError: a value is meaningless; its place is the field.
         """
 
     def __str__(self) -> str:
@@ -265,7 +265,7 @@ class VariantSite(Protocol):
 
     @property
     def is_reported(self) -> bool:
-        """Whether it is an effect that a program reports, which can no longer fail."""
+        """Whether it is an effect reported by a program, which can no longer fail."""
         ...
 
     @property
@@ -280,12 +280,12 @@ class VariantSite(Protocol):
 
     @property
     def asks_for_tools(self) -> bool:
-        """Whether the model's answer asks for tools."""
+        """Whether the model's answer requests tools."""
         ...
 
     @property
     def positions(self) -> Sized:
-        """The places in its stream at which a fault can fire; empty if it is not streamed."""
+        """The places in its stream at which a fault can fire, or none without a stream."""
         ...
 
 
@@ -293,24 +293,24 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
     """One form of a fault that an exploration tries, under the name of its column.
 
     Attributes:
-        is_persistent: it is also tried as a fault that lasts, to see whether and how a run gives up: on every attempt
+        is_persistent: it is also tried as a lasting fault, to see whether and how a run gives up: on every attempt
             of a call, or on every call of a tool.
-        outlasts_call: if it lasts, then from its call on. So do answers that arrive: who does not like one makes a new
-            call.
-        is_only_persistent: it is tried only as a fault that lasts.
-        is_optional: it is tried only if it is named, because a sound agent may not withstand it.
-        is_spread: unless it is named, it takes turns with the others that are spread: one of them at each call.
-        needs_stream: it can fire in streamed calls only.
+        outlasts_call: if it lasts, then from its call on. So do answers that arrive: an agent that rejects one makes a
+            new call.
+        is_only_persistent: it is tried only as a lasting fault.
+        is_optional: it is tried only if named, because a sound agent may not withstand it.
+        is_spread: unless named, it takes turns with the other spread ones: one of them at each call.
+        needs_stream: it can fire only in streamed calls.
         needs_tools: it can fire only in calls whose model may call tools.
-        needs_tool_calls: it can fire only in calls whose answer asks for tools.
-        strikes_each: where an answer asks for several tools, it is also tried on each of these calls alone, by the
+        needs_tool_calls: it can fire only in calls whose answer requests tools.
+        strikes_each: where an answer requests several tools, it is also tried on each of these calls alone, by the
             `number` of the fault.
-        needs_overlap: it is tried only where calls are under way together, as an order of their answers.
-        in_process_only: it is tried only on what runs in this process.
-        http_only: it is tried only on HTTP clients, and on programs, whose models and MCP servers are stood in for.
-        http_fault: the fault to try on programs, if it is another: there, waiting takes real time.
+        needs_overlap: it is tried only on concurrent calls, as an order of their answers.
+        in_process_only: it is tried only on subjects in this process.
+        http_only: it is tried only on HTTP clients, and on programs.
+        http_fault: the fault to try on programs instead, where waiting takes real time.
         fits_reports: it can fire right after a program has reported an effect.
-        is_only_for_tools: it is tried at calls of tools only.
+        is_only_for_tools: it is tried only at tool calls.
     """
 
     name: str
@@ -347,10 +347,10 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
 
 
 class Crash(DeclaredFault, frozen=True, tag="crash"):
-    """Kills the process of a run, and starts it again. Only `explore` can: nothing else starts a run again.
+    """Kills the process of a run, and starts it again. Only `explore` restarts runs.
 
     `before` is before a model is asked, or a tool runs. `after` is when it has answered, or taken effect, and before
-    anything is done with that. It fires once in a run.
+    the program uses that. It fires once in a run.
     """
 
     family: ClassVar[FaultFamily] = "crash"
@@ -360,13 +360,13 @@ class Crash(DeclaredFault, frozen=True, tag="crash"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        """Return both forms. With an answer of a model that nothing was done with, a run is as it was before."""
+        """Return both forms at tools, and `before` at models, where an unused answer leaves a run unchanged."""
         after = FaultVariant("crash after", cls("after"), is_optional=True, is_only_for_tools=True, fits_reports=True)
         return FaultVariant("crash before", cls("before"), is_optional=True), after
 
 
 class CallTarget(Struct, frozen=True):
-    """The call that an answer is held for, of a tool or of a model. Without a number, it is none."""
+    """The tool or model call for which an answer is held. Without a number, there is none."""
 
     tool: str = ""
     step: str = ""
@@ -377,14 +377,14 @@ Hold: TypeAlias = Callable[[CallTarget], Awaitable[None]]
 
 
 async def hold_nothing(target: CallTarget) -> None:
-    """Return at once: no other call is known."""
+    """Return at once, because no other call is known."""
 
 
 class FaultedCall(Struct, frozen=True):
-    """The model call at which a fault fires. `clean` fetches the reply that it would get without the fault.
+    """The model call at which a fault fires. `clean` fetches its reply without the fault.
 
-    `hold` waits until another call of the run has ended. In an exploration, every text that the fault injects carries
-    the `mark`; elsewhere it is empty.
+    `hold` waits until another call of the run has ended. In an exploration, every injected text carries the `mark`;
+    elsewhere it is empty.
     """
 
     request: Request
@@ -400,7 +400,7 @@ class Fault(DeclaredFault, frozen=True):
 
     @abstractmethod
     async def apply(self, call: FaultedCall) -> Reply:
-        """Make `call` fail: raise an error, or return a reply that is wrong."""
+        """Make `call` fail: raise an error, or return a wrong reply."""
 
 
 INJECTED_ERROR = "an injected error"
@@ -408,9 +408,9 @@ INJECTED_ERROR = "an injected error"
 
 
 def add_mark(text: str, mark: str) -> str:
-    """Return `text` with the mark at its end, or inside it if it is JSON, so that it stays JSON.
+    """Return `text` with the mark at its end, or inside it if it is JSON, which it remains.
 
-    Without a mark, and if there is no text that could carry one, the text is returned as it is.
+    Without a mark, or without text to carry one, the text is unchanged.
     """
     if not mark or not text.strip():
         return text

@@ -51,10 +51,10 @@ class Timeout(Fault, frozen=True, tag="timeout"):
 
 
 LATE_MS = 120_000.0
-"""How late a variant answers: later than the deadline of any sensible agent."""
+"""The delay of a variant: longer than any sensible agent's deadline."""
 
 LATE_OVER_HTTP_MS = 2_000.0
-"""The same in real time, which the exploration has to wait for too."""
+"""The delay over HTTP, in real time, which the exploration has to wait for."""
 
 
 class Slow(Fault, frozen=True, tag="slow"):
@@ -88,7 +88,8 @@ HOPELESS_STATUSES = frozenset((400, 401, 403, 404, 422))
 class HttpError(Fault, frozen=True, tag="http_error"):
     """Raises the error of this status: RateLimitError for 429, ProviderError for others.
 
-    In a plan it is one of 400 to 599, or of 200 to 399 with `body` or `headers`: a page or a redirect, and no answer.
+    In a plan it is one of 400 to 599, or of 200 to 399 with `body` or `headers`: a page or a redirect instead of an
+    answer.
     """
 
     status_code: Annotated[int, Meta(ge=100, le=999)]

@@ -1,4 +1,4 @@
-"""Which faults have fired in a run, which lines of its plan have not and why, and which calls it made."""
+"""The fired faults of a run, the unfired lines of its plan with the reasons, and its calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offbook.text import did_you_mean, pluralize
 
 
 class ReachedSites:
-    """The sites that a run has reached, by which a fault that never fired is explained."""
+    """The sites that a run has reached, which explain unfired faults."""
 
     def __init__(self) -> None:
         self._attempts: dict[Step | None, dict[int, int]] = {None: {}}
@@ -19,7 +19,7 @@ class ReachedSites:
         self._tools: dict[str, int] = {}
 
     def add(self, site: Site | ToolSite) -> None:
-        """Add a site. The calls of a step, and those of a tool, are numbered from 1."""
+        """Add a site. A step's and a tool's calls are numbered from 1."""
         if isinstance(site, ToolSite):
             self._tools[site.tool] = max(site.call, self._tools.get(site.tool, 0))
             return
@@ -34,7 +34,7 @@ class ReachedSites:
         self._tools.update({tool: max(calls, self._tools.get(tool, 0)) for tool, calls in others._tools.items()})
 
     def has(self, at: At) -> bool:
-        """Return whether a call has reached these sites, whichever attempt it was."""
+        """Return whether a call has reached these sites, in any attempt."""
         number = at.call or at.since
         if at.tool is not None:
             return self._tools.get(at.tool, 0) >= (number or 1)
@@ -42,7 +42,7 @@ class ReachedSites:
         return bool(calls) and (number is None or number in calls)
 
     def explain(self, at: At) -> str:
-        """Return why no fault fired at these sites: how many calls there were, and the nearest place; or nothing."""
+        """Return why no fault fired at these sites: the number of calls, and the nearest place; or nothing."""
         if at.tool is not None:
             return self._explain_tool(at)
         calls = self._calls_of(at)
@@ -83,10 +83,10 @@ class ReachedSites:
 
 
 class FaultLog:
-    """The faults that fired: `fired` lists them in order, as lines of a plan. Injectors may share one log.
+    """The fired faults: `fired` lists them in order, as lines of a plan. Injectors may share one log.
 
-    `fired_lines` are the lines of the plan that have fired. `marks` are those that the texts of faults carry, each
-    once: only those of explorations do. `reached` are the sites of all calls.
+    `fired_lines` are the fired lines of the plan. `marks` are the marks of faults' texts in an exploration, each once.
+    `reached` are the sites of all calls.
     """
 
     def __init__(self) -> None:
@@ -96,9 +96,9 @@ class FaultLog:
         self.fired_lines: list[PlannedFault] = []
 
     def note(self, fired: PlannedFault, line: PlannedFault | None, *, marked: bool = False) -> str:
-        """Add a fault that fired, and the line of the plan that made it fire, if it was not chaos.
+        """Add a fired fault, and its line of the plan unless it was chaos.
 
-        Returns the mark that the texts of the fault are to carry; empty unless it is `marked`.
+        Returns the mark for the fault's texts, or "" unless it is `marked`.
         """
         self.fired.append(fired)
         if line is not None and line not in self.fired_lines:
@@ -109,7 +109,7 @@ class FaultLog:
         return mark
 
     def take_back(self, fired: PlannedFault, line: PlannedFault | None) -> None:
-        """Remove a fault that has changed nothing after all."""
+        """Remove a fault that has changed nothing."""
         self.fired.remove(fired)
         if line in self.fired_lines:
             self.fired_lines.remove(line)
@@ -121,9 +121,9 @@ class FaultLog:
         self.reached.update(others.reached)
 
     def explain(self, error: RecordingMismatchError, site: Site | None = None) -> RecordingMismatchError:
-        """Add the faults that fired at other calls than this one, which can have caused that it has no answer.
+        """Add to an error the faults that fired at earlier calls, and may have caused the missing answer.
 
-        It stays the same error: a replay has noted it as a miss, which is then reported with these faults.
+        It remains the same error: a replay has noted it as a miss, which is then reported with these faults.
         """
         # A later attempt sends the request of its call again, whatever the attempts before it got.
         own = None if site is None else replace(At.of(site), attempt=None)

@@ -1,4 +1,4 @@
-"""Faults of order: an answer that comes after another one, a call that is cancelled, a result that comes twice."""
+"""Order faults: a delayed answer, a cancelled call, a result delivered twice."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from offbook.faults.tools import FaultedToolCall
 
 IDLE_S = 0.001
-"""How long nothing must happen until a run counts as idle in virtual time, which does not pass before."""
+"""The quiet time after which a run counts as idle in virtual time, which does not pass before."""
 
 QUIET_S = 0.5
-"""The same for a program, whose clock may be real: no other call has started or ended for so long."""
+"""The quiet time for a program, whose clock may be real: no other call has started or ended meanwhile."""
 
 MAX_HOLD_S = 5.0
-"""How long an answer is held at most after the last event, if the call that it waits for is under way."""
+"""The longest hold of an answer after the last event, if its target is under way."""
 
 
 CallPlace: TypeAlias = "Site | ToolSite"
@@ -41,9 +41,9 @@ async def wait_on_loop(future: asyncio.Future[None], wait_s: float) -> None:
 
 
 class OrderFault(DeclaredFault, frozen=True):
-    """Changes the order of what happens, not what is answered. It can fire at calls of models and of tools.
+    """Changes the order of events, not their content. It can fire at model and tool calls.
 
-    Only a plan can have it, not a recording: a recorded exchange knows no other call.
+    Only a plan can have it: a recorded exchange knows no other call.
     """
 
     family: ClassVar[FaultFamily] = "order"
@@ -53,19 +53,19 @@ class OrderFault(DeclaredFault, frozen=True):
 
     @property
     def unmet(self) -> str:
-        """Why it changed nothing, if it did not."""
+        """The reason why it changed nothing, or ""."""
         return ""
 
     async def apply(self, call: FaultedCall) -> Reply:
-        """Let the call of a model happen in this order."""
+        """Let a model call happen in this order."""
         return cast("Reply", await self.reorder(call.clean, call.hold))
 
     async def apply_to_tool(self, call: FaultedToolCall) -> object:
-        """Let the call of a tool happen in this order."""
+        """Let a tool call happen in this order."""
         return await self.reorder(call.run, call.hold)
 
     def outcome(self, tool: str, mark: str = "", result: object = None) -> object:
-        """Return the result as it is: nothing else can happen during the call of a synchronous tool."""
+        """Return the result unchanged: nothing else can happen during a synchronous tool's call."""
         return result
 
     @abstractmethod
@@ -74,7 +74,7 @@ class OrderFault(DeclaredFault, frozen=True):
 
 
 class HeldUntil(OrderFault, frozen=True, tag="held_until"):
-    """Gives the answer when another call has ended: `call`, of a `step` or of a `tool`; else when the run is idle."""
+    """Holds the answer until another call has ended: `call`, of a `step` or of a `tool`; else until the run is idle."""
 
     tool: str = ""
     step: str = ""
@@ -117,7 +117,7 @@ class HeldUntil(OrderFault, frozen=True, tag="held_until"):
 
 
 class DeliveredTwice(OrderFault, frozen=True, tag="delivered_twice"):
-    """Delivers the answer of an MCP server twice, under the same id. In this process, a call returns once."""
+    """Delivers an MCP server's answer twice, under the same id. In this process, a call returns once."""
 
     fits_any_call: ClassVar[bool] = False
     is_for_tools: ClassVar[bool] = True
@@ -158,11 +158,11 @@ class Cancelled(OrderFault, frozen=True, tag="cancelled"):
 
 
 run_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("run_task", default=None)
-"""The task of the whole run, which `cancelled` cancels; without one, it is the task that waits for the call."""
+"""The task of the whole run, which `cancelled` cancels; by default, the task that waits for the call."""
 
 
 async def _cancel_run() -> None:
-    """Cancel the run, and let that arrive here. A call that is shielded from it goes on."""
+    """Cancel the run, and let the cancellation arrive here. A shielded call continues."""
     import asyncio  # noqa: PLC0415 - where this runs, it is loaded
 
     task = run_task.get()
@@ -174,7 +174,7 @@ async def _cancel_run() -> None:
 
 
 class OpenCall:
-    """A call that is under way. `outer` are the calls inside which it was made."""
+    """A call under way. `outer` are the calls inside which it was made."""
 
     def __init__(self, place: CallPlace, number: int, outer: tuple[OpenCall, ...]) -> None:
         self.place, self.number, self.outer = place, number, outer
@@ -185,10 +185,10 @@ _outer_calls: ContextVar[tuple[OpenCall, ...]] = ContextVar("_outer_calls", defa
 
 
 class CallOrder:
-    """Knows which calls of a run are under way, and holds answers until another call has ended.
+    """Tracks the calls of a run under way, and holds answers until another call has ended.
 
-    `overlaps` are the sets of calls that were under way together, each in the order in which they ended. Calls of
-    several threads, each with its own event loop, may share it. `wait` waits on the clock of the run.
+    `overlaps` are the sets of concurrent calls, each in the order in which they ended. Calls of several threads, each
+    with its own event loop, may share it. `wait` waits on the run's clock.
     """
 
     def __init__(self, wait: Wait = wait_on_loop) -> None:
@@ -203,7 +203,7 @@ class CallOrder:
 
     @contextmanager
     def under_way(self, place: CallPlace) -> Iterator[OpenCall]:
-        """Note a call that starts now and ends with the block, and what is called inside it."""
+        """Note a call that starts now and ends with the block, and the calls inside it."""
         call = self.start(place)
         token = _outer_calls.set((*call.outer, call))
         try:
@@ -241,7 +241,7 @@ class CallOrder:
             self.end(call)
 
     def holder(self, call: OpenCall, on_unmet: Callable[[], object]) -> Hold:
-        """Return what holds the answer of a call. `on_unmet` is called if the other call never ended."""
+        """Return the hold on a call's answer. `on_unmet` is called if the other call never ended."""
 
         async def hold(target: CallTarget) -> None:
             if not await self.hold(call, target):
@@ -259,15 +259,15 @@ class CallOrder:
 
     @property
     def _innermost(self) -> list[OpenCall]:
-        """The calls that are under way and do not wait for one that they have made themselves."""
+        """The calls under way that do not wait for a call of their own."""
         outer = {each for call in self._open for each in call.outer}
         return [call for call in self._open if call not in outer]
 
     async def hold(self, call: OpenCall, target: CallTarget) -> bool:
         """Wait until the target has ended, and return whether it has.
 
-        It has not if the rest of the run has come to a halt before: all calls that are under way are held, and this one
-        longest; or if nothing has happened for `MAX_HOLD_S`.
+        It has not if the rest of the run halts first: all calls under way are held, and this one longest; or if nothing
+        has happened for `MAX_HOLD_S`.
         """
         self._held[call] = target
         try:
@@ -288,7 +288,7 @@ class CallOrder:
 
     @property
     def _is_halted(self) -> bool:
-        """Whether all calls that are under way are held, and none of those that they wait for has ended."""
+        """Whether all calls under way are held, and none of their targets has ended."""
         return all(call in self._held and not self._has_ended(self._held[call]) for call in self._innermost)
 
     def _note_event(self) -> None:
@@ -297,7 +297,7 @@ class CallOrder:
             wake()
 
     async def _wait_for_idle(self) -> None:
-        """Wait until no call starts or ends any more."""
+        """Wait until no further call starts or ends."""
         import asyncio  # noqa: PLC0415
 
         is_virtual = getattr(asyncio.get_running_loop(), "is_virtual", False)

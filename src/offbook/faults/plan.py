@@ -1,4 +1,4 @@
-"""A fault plan: which fault fires at which call, from lines of text, a list, a JSON file, or seeded chaos."""
+"""Fault plans: which fault fires at which call, from lines of text, a list, a JSON file, or seeded chaos."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from offbook.text import did_you_mean_file
 
 _LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
-"""What Python makes of bytes of the command line that are not UTF-8."""
+"""Python's representation of command-line bytes that are not UTF-8."""
 _EXAMPLES = (
     "a fault is like 'call=3: http_error 500', 'step=answer attempt=1: timeout 5000', 'everywhere: timeout' "
     "or 'tool=refund: tool_lost'"
@@ -78,8 +78,9 @@ _MAX_MENDED_CHARS = 300
 
 
 def _slips() -> tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]:
-    """Return slips of the hand, and what is meant: spaces around `=`, letters for digits, units, a missing `=`, colon
-    or site."""
+    """Return typing slips and their corrections: spaces around `=`, letters for digits, units, a missing `=`, colon or
+    site.
+    """
     types = "|".join(sorted(PLANNED_FAULT_TYPES, key=len, reverse=True))
     fields = "|".join(sorted({name for kind in PLANNED_FAULT_TYPES.values() for name in kind.__struct_encode_fields__}))
     return (
@@ -98,7 +99,7 @@ def _slips() -> tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]:
 
 
 def _meant_line(text: str) -> str:
-    """Return the line that is probably meant: the text without one slip after the other, until it can be parsed."""
+    """Return the probable line: the text with slips corrected one by one until it can be parsed."""
     if len(text) > _MAX_MENDED_CHARS:
         return ""
     line = text.strip()
@@ -162,7 +163,7 @@ def _parse_declared_fault(text: str, *, site: str) -> AnyPlannedFault:
 
 
 def _check_values(fault: AnyPlannedFault, *, site: str = "", source: str = "", place: str = "") -> AnyPlannedFault:
-    """Return the fault, if its values mean something. `place` is where it is in a file."""
+    """Return the fault, if its values are meaningful. `place` is its place in a file."""
     try:
         fault.check()
     except InputError as error:
@@ -203,7 +204,7 @@ def _parse_fields(words: Iterable[tuple[str, str]], shape: type[Struct]) -> dict
 class Chaos(Struct, frozen=True, forbid_unknown_fields=True):
     """Makes the share `rate` of all attempts fail, each with one of `faults`; `seed` decides which.
 
-    What is drawn for a site depends on the seed and the site alone, not on what else happens.
+    Only the seed and the site decide what is drawn.
     """
 
     seed: int
@@ -224,10 +225,10 @@ _EXAMPLE = '{"faults": [{"at": {"step_id": "answer", "attempt": 1}, "fault": {"t
 
 
 class FaultPlan:
-    """Decides which fault fires at a site: that of the first line that covers the site, else what chaos draws.
+    """Decides which fault fires at a site: that of the first line that covers the site, else chaos.
 
-    `has_orders` if an answer is held until another call has ended, so that it matters which calls are under way. Chaos
-    concerns model calls only. A plan is immutable; it can be printed, saved to a file and loaded.
+    `has_orders` if an answer is held until another call has ended, so calls under way matter. Chaos concerns model
+    calls only. A plan is immutable; it can be printed, saved to a file and loaded.
 
     Raises:
         InputError: a line or the chaos is invalid.
@@ -253,7 +254,7 @@ class FaultPlan:
         return None
 
     def crash_at(self, site: Site | ToolSite) -> Crash | None:
-        """Return the crash at `site`, if there is one. No other fault fires there then."""
+        """Return the crash at `site`, or None. No other fault fires there."""
         planned = self.line_at(site)
         return planned.fault if planned is not None and isinstance(planned.fault, Crash) else None
 
@@ -263,7 +264,7 @@ class FaultPlan:
         return any(isinstance(line.fault, Crash) for line in self.faults)
 
     def without_crashes(self) -> FaultPlan:
-        """Return the plan of what happens after a crash."""
+        """Return the plan for the time after a crash."""
         return FaultPlan([line for line in self.faults if not isinstance(line.fault, Crash)], chaos=self.chaos)
 
     def line_at(self, site: Site | ToolSite) -> PlannedFault | None:
@@ -310,7 +311,7 @@ class FaultPlan:
 
 
 def chaos(*, seed: int, rate: float, faults: Iterable[AnyFault]) -> FaultPlan:
-    """Return a plan by which the share `rate` of all attempts fails, the same ones for the same `seed`."""
+    """Return a plan in which the share `rate` of all attempts fails, at equal sites for an equal `seed`."""
     return FaultPlan(chaos=Chaos(seed, rate, tuple(faults)))
 
 

@@ -1,4 +1,4 @@
-"""Faults of a model's response: unreadable, empty, filtered, refused or cut off, or with tool calls that are wrong."""
+"""Faults of a model's response: unreadable, empty, filtered, refused, cut off, or with wrong tool calls."""
 
 import re
 from abc import abstractmethod
@@ -28,7 +28,7 @@ from offbook.messages import (
 
 
 class MalformedResponse(Fault, frozen=True, tag="malformed_response"):
-    """Raises the MalformedResponseError of a codec that parses `raw`, also if the codec could parse it."""
+    """Raises the MalformedResponseError of a codec that parses `raw`, even if the codec could parse it."""
 
     breaks_response: ClassVar[bool] = True
 
@@ -51,7 +51,7 @@ class MalformedResponse(Fault, frozen=True, tag="malformed_response"):
 
 
 class WrongShape(Fault, frozen=True, tag="wrong_shape"):
-    """Raises the MalformedResponseError of a codec that decodes the JSON `raw`, also if the codec could decode it.
+    """Raises the MalformedResponseError of a codec that decodes the JSON `raw`, even if the codec could decode it.
 
     Raises:
         ValueError: `raw` is not JSON.
@@ -120,9 +120,9 @@ class Refusal(Fault, frozen=True, tag="refusal"):
 class PartialResponse(Fault, frozen=True, tag="partial_response"):
     """Answers without completion tokens and with the finish reason `length`.
 
-    The `content` is all there (`whole`), or it breaks off (`half`): the text in its middle, or, if there are tool
-    calls, the arguments of the last one, which are then not complete JSON. JSON breaks off inside its last value: who
-    closes what is open then takes a part of a number, or of a text, for the whole.
+    The `content` is complete (`whole`), or breaks off (`half`): the text in its middle or, with tool calls, the
+    arguments of the last one, which are then incomplete JSON. JSON breaks off inside its last value: a parser that
+    closes it takes a part of a number, or of a text, for the whole.
     """
 
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"cuts_answer"})
@@ -154,7 +154,9 @@ def _end_by_length(response: Response) -> Response:
 
 
 def _halve(response: Response, mark: str) -> Response:
-    """Cut what comes last in the response. Of cut data, such as arguments, a mark would make another kind of broken."""
+    """Cut the last part of the response. Cut data, such as arguments, gets no mark, which would break
+    it differently.
+    """
     if response.tool_calls:
         *others, last = response.tool_calls
         return replace(response, tool_calls=(*others, _halve_arguments(last)))
@@ -169,7 +171,7 @@ def _halve_arguments(call: ToolCall) -> ToolCall:
 
 
 def _is_data(text: str) -> bool:
-    """Return whether a program reads the text, not a person: it is JSON, fenced or not, or has no letter."""
+    """Return whether the text is for a program, not a person: JSON, fenced or not, or without letters."""
     fenced = _FENCE.fullmatch(text)
     try:
         orjson.loads(fenced["inside"] if fenced else text)
@@ -184,7 +186,7 @@ _CLOSING = re.compile(r"[\s\]}`]*")
 
 
 def _middle(text: str, *, is_data: bool) -> int:
-    """Return where a text breaks off: in its middle, or, if it is data, in the middle of its last value."""
+    """Return the breaking point of a text: its middle or, for data, the middle of its last value."""
     for last in deque(_VALUE.finditer(text), maxlen=1) if is_data else ():
         if _CLOSING.fullmatch(text, last.end()):
             return (last.start() + last.end()) // 2
@@ -192,7 +194,7 @@ def _middle(text: str, *, is_data: bool) -> int:
 
 
 def _tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
-    """Return a reply that has only `tool_call`, with an id that is new in the conversation."""
+    """Return a reply with only `tool_call`, and an id that is new in the conversation."""
     request = call.request
     numbered = replace(tool_call, id=f"call_fault_{len(request.messages)}")
     return WholeReply(
@@ -201,10 +203,9 @@ def _tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
 
 
 class _ToolCallsFault(Fault, frozen=True):
-    """A fault of the tool calls of an answer.
+    """A fault of an answer's tool calls.
 
-    With a `number`, it answers as without the fault, but for the tool call with that number, counted from 1: the others
-    stay. So does an answer that has fewer.
+    With a `number`, counted from 1, only that tool call changes. An answer with fewer calls does not change.
     """
 
     number: Count = 0
@@ -277,10 +278,10 @@ class ToolCallFault(Fault, frozen=True, tag="tool_call_fault"):
 
 
 class OneMoreTool(Fault, frozen=True, tag="one_more_tool"):
-    """The model makes the first tool call of the conversation again.
+    """The model repeats the first tool call of the conversation.
 
-    Before there is one, and where it is offered no tools or may not call them, it answers as usual. Agents look before
-    they act, so the first call seldom has a side effect; what is tried is whether a loop ends.
+    Before there is one, and where no tools are offered or allowed, it answers as usual. Agents look before they act, so
+    the first call seldom has a side effect; the fault tests whether a loop ends.
     """
 
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"asks_for_more"})
@@ -379,7 +380,7 @@ class DoubledToolCalls(_ToolCallsFault, frozen=True, tag="doubled_tool_calls"):
 
 
 class SharedToolId(_ToolCallsFault, frozen=True, tag="shared_tool_id"):
-    """The model gives its parallel tool calls one id, or the one with the `number` that of its neighbour."""
+    """The model gives its parallel tool calls one id; with a `number`, that call has its neighbour's id."""
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:

@@ -1,4 +1,4 @@
-"""The sites of a run: which call and attempt a request is, how a plan names sites, and the mark of a fault there."""
+"""The sites of a run: the call and attempt of a request, their names in plans, and the mark of a fault there."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
     follow. `attempt` counts the attempts of a call. All start at 1. `chunk` is a position in a stream: the number of
     chunks before the fault.
 
-    With a `tool`, the sites are calls of that tool, and `call` and `since` count them, whoever makes them; no other
-    field is allowed then. Without one, they are model calls.
+    With a `tool`, the sites are that tool's calls, counted by `call` and `since`; no other field is allowed. Without
+    one, they are model calls.
     """
 
     workflow: str | None = None
@@ -65,7 +65,7 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def of(cls, site: Site | ToolSite) -> At:
-        """Return what names this very site in a plan."""
+        """Return the exact site in a plan."""
         if isinstance(site, ToolSite):
             return cls(tool=site.tool, call=site.call)
         number = site.overall if site.step_id is None else site.call
@@ -75,8 +75,8 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         """Return the line of a plan by which `fault` fires at these sites.
 
         Raises:
-            InputError: the fault cannot fire there: it is a fault of models and the site one of a tool, or vice versa;
-                or it cannot fire inside a stream; or the site of a tool has a field that tool calls do not have; or it
+            InputError: the fault cannot fire there: it is a model fault and the site a tool's, or vice versa;
+                it cannot fire inside a stream; the site of a tool has a field that tool calls lack; or it
                 has both a call and the first of many.
         """
         self._check_kind(fault)
@@ -121,7 +121,7 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
             raise InputError(f"{fault.type} is a tool fault, and the site has no tool", place="tool", hint=hint)
         if self.tool is not None and not (fault.is_for_tools or fault.fits_any_call):
             hint = f"use one of {', '.join(sorted(TOOL_FAULT_TYPES))}, or leave tool out"
-            raise InputError(f"{fault.type} is a fault of models, not of tools", place="tool", hint=hint)
+            raise InputError(f"{fault.type} is a model fault, not a tool fault", place="tool", hint=hint)
         field = next((name for name in _MODEL_ONLY_FIELDS if getattr(self, name) is not None), None)
         if self.tool is not None and field is not None:
             hint = "write the tool, and maybe which of its calls: 'tool=refund call=2'"
@@ -153,9 +153,9 @@ _TO_LETTERS = str.maketrans("0123456789abcdef", MARK_LETTERS)
 
 
 def mark_of(*lines: PlannedFault, kind: str = "") -> str:
-    """Return the mark of lines of a plan, like `fault-qgtdbc`: the same for the same lines.
+    """Return the mark of a plan's lines, like `fault-qgtdbc`, equal for equal lines.
 
-    By default it is of the kind of the first fault.
+    By default its kind is the first fault's.
     """
     text = "; ".join(str(line) for line in lines)
     kind = kind or lines[0].fault.mark_kind

@@ -42,14 +42,14 @@ P = TypeVar("P")
 class PacedStream(Fault, frozen=True):
     """Delays the pieces of an answer, or ends it before its last piece: events of a stream, bytes, or frames.
 
-    How a stream ends early is up to what sends it: an exception here, bytes and a close on a connection.
+    The sender decides how a stream ends early: by an exception here, by bytes and a close on a connection.
     """
 
     family: ClassVar[FaultFamily] = "stream"
 
     @abstractmethod
     def pause_ms(self, place: int, *, is_last: bool) -> float | None:
-        """Return how long to wait before the piece at `place`, from 0; None if the stream ends instead."""
+        """Return the wait before the piece at `place`, from 0, or None if the stream ends there."""
 
     def paced(self, pieces: Sequence[tuple[float, P]]) -> tuple[tuple[float, P], ...]:
         """Return the pieces that arrive, each with its time in ms; `pieces` are those without the fault."""
@@ -67,7 +67,7 @@ class PacedStream(Fault, frozen=True):
         return StreamedReply(self._events(call, clean), source=clean)
 
     async def _events(self, call: FaultedCall, clean: Reply) -> AsyncGenerator[StreamEvent]:
-        """Yield the events that arrive, as they come: of a live stream, `paced` would have to wait for all of them."""
+        """Yield events as they arrive. For a live stream, `paced` would have to wait for all of them."""
         place = 0
         async with aclosing(clean):
             async for event in clean:
@@ -88,8 +88,8 @@ def _no_pause_until(end: int, place: int, *, is_last: bool) -> float | None:
 class StreamTruncate(PacedStream, frozen=True, tag="stream_truncate"):
     """Yields `after_chunks` events, then ends the stream.
 
-    `ending` is how: with a broken connection, silence, a clean EOF (`clean`), an EOF in the middle of the body (`cut`),
-    an error event, bytes that the protocol does not allow (`malformed`), or the exception of this name. On a
+    `ending` is the way: a broken connection, silence, a clean EOF (`clean`), an EOF in the middle of the body
+    (`cut`), an error event, bytes that violate the protocol (`malformed`), or the exception of this name. On a
     connection, a named exception is silence if it is a timeout, and a broken connection otherwise.
     """
 
@@ -123,7 +123,7 @@ class StreamTruncate(PacedStream, frozen=True, tag="stream_truncate"):
 
     @property
     def ending_on_wire(self) -> TruncateEnding:
-        """How the stream ends on a connection."""
+        """The ending of the stream on a connection."""
         if self.ending in _ENDINGS:
             return cast("TruncateEnding", self.ending)
         return "TimeoutError" if issubclass(error_class(self.ending), TimeoutError) else "ConnectionError"
@@ -167,8 +167,9 @@ class StreamStall(PacedStream, frozen=True, tag="stream_stall"):
 
 
 class SlowDrip(PacedStream, frozen=True, tag="slow_drip"):
-    """Waits `every_ms` before each event of a stream, including the last. A response that is not streamed arrives as
-    late as if it were streamed word by word."""
+    """Waits `every_ms` before each event of a stream, including the last. An unstreamed response arrives as late as if
+    it were streamed word by word.
+    """
 
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"holds_back"})
 
@@ -192,19 +193,19 @@ class SlowDrip(PacedStream, frozen=True, tag="slow_drip"):
 
 
 def _count_events(response: Response) -> int:
-    """Return how many events the response has if it is streamed word by word, including its end."""
+    """Return the number of a response's events when streamed word by word, including its end."""
     return bool(response.reasoning) + len(response.content.split()) + len(response.tool_calls) + 1
 
 
 CloseCode = Annotated[int, Meta(ge=1000, le=4999)]
 _UNSENT_CODES = (1004, 1005, 1006, *range(1015, 3000))
-"""Codes that no close frame has: they say that there was none, or are not given to anybody."""
+"""Codes that no close frame may carry."""
 MAX_REASON_BYTES = 123
-"""How long the reason of a close frame can be, by RFC 6455."""
+"""The maximum length of a close frame's reason, by RFC 6455."""
 
 
 class WsClose(PacedStream, frozen=True, tag="ws_close"):
-    """Sends `after_chunks` messages of a WebSocket, then closes it with a code. Other calls fail as if it was reset."""
+    """Sends `after_chunks` messages of a WebSocket, then closes it with a code. Other calls fail like after a reset."""
 
     breaks_response: ClassVar[bool] = True
     traits: ClassVar[frozenset[FaultTrait]] = frozenset({"loses_answer"})
@@ -239,7 +240,7 @@ class WsClose(PacedStream, frozen=True, tag="ws_close"):
 
 
 class WsReorder(Fault, frozen=True, tag="ws_reorder"):
-    """Sends the message of a WebSocket that follows `after_chunks` others after the next. Other calls are the same."""
+    """Sends the WebSocket message after `after_chunks` others behind the next one. Other calls do not change."""
 
     family: ClassVar[FaultFamily] = "stream"
 
@@ -254,7 +255,7 @@ class WsReorder(Fault, frozen=True, tag="ws_reorder"):
 
 
 class WsRepeat(Fault, frozen=True, tag="ws_repeat"):
-    """Sends the message of a WebSocket that follows `after_chunks` others twice. Other calls are the same."""
+    """Sends the WebSocket message after `after_chunks` others twice. Other calls do not change."""
 
     family: ClassVar[FaultFamily] = "stream"
 

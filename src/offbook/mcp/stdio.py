@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
 from math import inf
-from signal import SIGKILL, SIGTERM
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -381,15 +380,15 @@ class ServerProcess:
             return 0
         if process.stdin is not None:
             process.stdin.close()
-        for sent in (None, SIGTERM, SIGKILL):
+        for send in (None, process.terminate, process.kill):
             with suppress(ProcessLookupError):
-                if sent is not None:
-                    process.send_signal(sent)
+                if send is not None:
+                    send()
             try:
                 code = await asyncio.wait_for(process.wait(), END_GRACE_S)
             except TimeoutError:
                 continue
-            if sent is not None and code in (-SIGTERM, -SIGKILL):
+            if send is not None and code in (-9, -15):
                 return 0
             return 128 - code if code < 0 else code
         return 0

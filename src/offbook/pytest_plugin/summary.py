@@ -35,7 +35,7 @@ REPORT_ATTRIBUTE = "offbook"
 
 
 def same_cause_as(report: pytest.TestReport) -> str:
-    """Return the item that has failed before for the same cause; empty if there is none."""
+    """Return the item that failed before for the same cause, or ""."""
     _, found, first = str(getattr(report, "wasxfail", "")).partition(f"{SAME_CAUSE} ")
     return first if found else ""
 

@@ -1,4 +1,4 @@
-"""A shared recording as a cache of calls: one process makes a call, the others wait for its answer."""
+"""A shared recording as a cache of calls: one process makes a call, and the others wait for its answer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from offbook.recording.stores.store import SharedCalls, SharedReader, log_warnin
 T = TypeVar("T")
 
 RETRY_S = 5.0
-"""How long a recording that cannot be reached is left alone, if the run goes on without it."""
+"""The pause before another attempt at an unreachable recording, if the run continues without it."""
 
 
 class CacheCounts(Struct):
-    """What a cache has done: `hits` are calls that it answered, `misses` those that were made live and recorded.
+    """The counts of a cache: `hits` are calls that it answered, `misses` those that were made live and recorded.
 
-    The `unreached` were made live because the server could not be reached. `waits` counts the calls that waited for
-    another process that was making the same one, and `gone` exchanges that had expired or were evicted.
+    `unreached` calls were made live because the server could not be reached. `waits` counts the calls that waited for
+    another process making the same one, and `gone` exchanges that had expired or were evicted.
     """
 
     hits: int = 0
@@ -43,7 +43,7 @@ class CacheCounts(Struct):
 class CallTurn:
     """The right to make a call. If it `is_answered`, another process has made it, and the recording answers now.
 
-    `release()` lets others make the call, if it is not recorded. It may be called twice, and after it was recorded. By
+    `release()` lets others make the call, if it is not recorded. It may be called twice, and after the recording. By
     default, it does nothing.
     """
 
@@ -52,17 +52,17 @@ class CallTurn:
 
 
 OWN_TURN: CallTurn = CallTurn()
-"""The turn of a call that nobody else makes, because the recording is not shared."""
+"""The turn of a call in an unshared recording, which no other process makes."""
 
 ANSWERED = CallTurn(is_answered=True)
 """The turn of a call that the recording answers."""
 
 
 class CallCache:
-    """Answers calls from a shared recording, and decides who makes those that it does not have.
+    """Answers calls from a shared recording, and decides who makes the missing ones.
 
-    Failures are not kept: they would be everybody's answer until they expire. If the server cannot be reached and the
-    location says `on_error=live`, calls are made live and not recorded, and it is tried again after some seconds.
+    Failures are not kept: everybody would get them until they expire. If the server cannot be reached and the location
+    says `on_error=live`, calls are made live and not recorded, and the server is tried again after some seconds.
     """
 
     def __init__(self, shared: SharedCalls, *, sink: Sink = NULL_SINK, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -99,11 +99,11 @@ class CallCache:
         return waiting.turn()
 
     def acquire(self, call: str) -> bool:
-        """Take the lease of a call, and return whether that is ours now, or nobody can be asked."""
+        """Take the lease of a call, and return whether it is ours now, or the server cannot be asked."""
         return self._reach(lambda: self._shared.acquire(call), otherwise=True)
 
     def release(self, call: str) -> None:
-        """Give the lease of a call back. Without effect if it is not ours.
+        """Return the lease of a call. No effect if it is not ours.
 
         Raises:
             InputError: the server cannot be reached; the lease ends by itself.
@@ -116,7 +116,7 @@ class CallCache:
         self._emit("wait", waited_s=waited_s)
 
     def first_turn(self, call: str, check: Callable[[], bool]) -> CallTurn:
-        """Return the turn of a call whose lease is ours, unless it was recorded just before we got it."""
+        """Return the turn of a call whose lease is ours, unless it was recorded just before."""
         turn = CallTurn(lambda: self.release(call), call=call)
         with _released_on_error(turn):
             if self._reach(check, otherwise=False):
@@ -140,9 +140,9 @@ class CallCache:
             self._reach(lambda: self._shared.append(key, exchange, call=call), otherwise=None)
 
     def append_tool(self, tool: str, exchange: ToolExchange, *, call: str) -> int | None:
-        """Record the exchange of a tool call and release it. An error is a result, which an agent sees: it is kept.
+        """Record the exchange of a tool call and release the call. An error is a result for the agent: it is kept.
 
-        Returns its id; None if the server cannot be reached.
+        Returns the exchange's id, or None if the server cannot be reached.
 
         Raises:
             InputError: the exchange cannot be written.
@@ -158,7 +158,7 @@ class CallCache:
         self._sink.emit(CacheUsed(outcome, waited_s, gone))
 
     def _reach(self, work: Callable[[], T], *, otherwise: T) -> T:
-        """Do something with the recording; if it cannot be reached and the run goes on live, return `otherwise`."""
+        """Use the recording. If it cannot be reached and the run continues live, return `otherwise`."""
         now_s = self.clock.monotonic_s()
         if self._away_until_s is not None and now_s < self._away_until_s:
             return otherwise
@@ -176,7 +176,7 @@ class CallCache:
 
 
 class WaitingCall:
-    """A call that waits for its turn, which is there as soon as it `is_over`. The caller makes the pauses."""
+    """A call that waits for its turn until it `is_over`. The caller makes the pauses."""
 
     def __init__(self, cache: CallCache, call: str, check: Callable[[], bool]) -> None:
         self._cache, self._call, self._check = cache, call, check

@@ -37,9 +37,9 @@ class PlacedExchange(Struct, frozen=True):
 
 
 def changed_pairs(old: Document, new: Document) -> list[tuple[PlacedExchange, PlacedExchange]]:
-    """Pair the exchanges that only one of the recordings has, of those whose key is a fingerprint, by similarity.
+    """Pair the fingerprint-keyed exchanges that only one of the recordings has, by similarity.
 
-    The pairs are in the order in which the old recording was made.
+    The pairs are in the order of the old recording.
     """
     before, after = _unshared_placed(old, new), _unshared_placed(new, old)
     asked, asks = ([_comparable_request(item.exchange) or {} for item in side] for side in (before, after))
@@ -53,7 +53,7 @@ def changed_pairs(old: Document, new: Document) -> list[tuple[PlacedExchange, Pl
 
 
 def _unshared_placed(document: Document, other: Document) -> list[PlacedExchange]:
-    """Return the exchanges whose key the other document does not have, in the order of their timestamps."""
+    """Return the exchanges whose key the other document lacks, by timestamp."""
     placed = [
         PlacedExchange(key, position, exchange)
         for key in document.entries.keys() - other.entries.keys()
@@ -79,11 +79,11 @@ _VOLATILE_FIELDS = re.compile(
     r"(.*_)?id|.*Id|created|createTime|.*_at|.*_(duration|fingerprint|number|signature)|.*[sS]ignature"
     r"|obfuscation|encrypted_content"
 )
-"""Names of fields whose values are new in every response."""
+"""Fields whose values are new in every response."""
 
 
 def wire_difference(old: WireRecord | None, new: WireRecord | None) -> str:
-    """Return what differs, cut to one screen. Times, ids and the boundaries of frames do not count."""
+    """Return the difference, cut to one screen. Times, ids and frame boundaries do not count."""
     before, after = _comparable_record(old), _comparable_record(new)
     return "" if before == after else difference_between(before, after)
 
@@ -125,10 +125,10 @@ VOLATILE_SHAPES = {
 
 
 class RecordingChange(Struct, frozen=True):
-    """A difference between two recordings: its key and position, its kind, and what differs.
+    """A difference between two recordings: its key and position, its kind, and its description.
 
-    `place` is the method and path of plain HTTP, like `GET /v1/models`. `old_key` is the key in the first recording
-    if the key is a fingerprint, and has changed with the request.
+    `place` is the method and path of plain HTTP, like `GET /v1/models`. `old_key` is the key in the first recording if
+    the key is a fingerprint, and has changed with the request.
     """
 
     key: str
@@ -147,7 +147,7 @@ class RuleProposal(Struct, frozen=True):
 
 
 def compare_documents(old: Document, new: Document) -> list[RecordingChange]:
-    """Return what differs: first by key and position, then the changed requests without a step, then by tool.
+    """Return the differences: first by key and position, then the changed requests without a step, then by tool.
 
     Each part is in the order of the recordings.
     """
@@ -172,7 +172,7 @@ def compare_documents(old: Document, new: Document) -> list[RecordingChange]:
 def _tool_call_changes(
     key: str, position: int, before: ToolExchange | None, after: ToolExchange | None
 ) -> Iterator[RecordingChange]:
-    """Yield what differs between two tool calls; None is a call that one of the recordings does not have."""
+    """Yield the differences between two tool calls; None is a missing call."""
     if before is None or after is None:
         yield RecordingChange(key, position, "added" if before is None else "removed")
         return
@@ -206,7 +206,7 @@ def _model_call_changes(
 
 
 def comparable_answer(exchange: Exchange) -> tuple[Any, ...]:
-    """Return what is compared of an answer. Ids of tool calls are new in every answer."""
+    """Return the compared part of an answer. Tool-call ids are new in every answer."""
     calls = [(call.name, call.arguments, call.reasoning) for call in exchange.tool_calls or ()]
     return exchange.content, calls, exchange.reasoning or "", exchange.ending, exchange.fault
 
@@ -227,9 +227,9 @@ def _as_message(exchange: Exchange) -> JsonObject:
 
 
 def propose_rules(old: Document, new: Document) -> RuleProposal:
-    """Propose rules that ignore what differs between two runs that should have made the same requests.
+    """Propose rules that ignore the differences between two runs with equal intended requests.
 
-    They ignore a field inside of JSON, or mask the part of a text that differs; never a whole text.
+    They ignore a field inside JSON, or mask the differing part of a text; never a whole text.
     """
     ignore: dict[str, None] = {}
     mask: dict[str, None] = {}

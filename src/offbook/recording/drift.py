@@ -1,4 +1,4 @@
-"""Compares an answer of today with the recorded one to the same request: kind, tools, fields, vectors, tokens."""
+"""Compares a live answer with the recorded one: kind, tools, fields, vectors, tokens."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ DriftKind = Literal[
     "cost",
     "rounding",
 ]
-"""The kind of a difference. `text`, `tokens` (of the answer), `cost`, and `rounding` of embeddings vary from answer to
-answer and are no drift. `vectors` is the number of embeddings, `direction` their similarity."""
+"""The kind of a difference. `text`, `tokens` (of the answer), `cost`, and `rounding` of embeddings vary between answers
+and are no drift. `vectors` is the number of embeddings, `direction` their similarity.
+"""
 
 _NO_DRIFT = ("text", "tokens", "cost", "rounding")
 SAME_DIRECTION = 0.999
-"""The least cosine similarity of two embeddings that count as the same: APIs do not compute them to the bit."""
+"""The least cosine similarity of equal embeddings, which APIs do not reproduce to the bit."""
 _INDEX = re.compile(r"\[\d+\]")
 _ABSENT = "(none)"
 SHOWN_CHARS = 80
 
 
 class Difference(Struct, frozen=True):
-    """One difference: its kind, where it is (`refund.amount`), and both values as text."""
+    """One difference: its kind, its place (`refund.amount`), and both values as text."""
 
     kind: DriftKind
     place: str
@@ -60,9 +61,9 @@ class Difference(Struct, frozen=True):
 
 
 def differences_between(recorded: Exchange, live: Exchange) -> list[Difference]:
-    """Return how a live answer differs from the recorded one. Ids, times and reasoning do not count.
+    """Return the differences of a live answer from the recorded one. Ids, times and reasoning do not count.
 
-    Text and fields are compared only if both are of one kind, with the same tool calls: others have other fields.
+    Text and fields are compared only between answers of one kind with the same tool calls.
     """
     if recorded.http_fields() is not None:
         contents = [*_statuses(recorded.wire, live.wire), *_fields(recorded.wire, live.wire)]
@@ -99,8 +100,9 @@ def _kind(exchange: Exchange) -> str:
 
 
 def _tools(recorded: Exchange, live: Exchange) -> Iterator[Difference]:
-    """Yield what differs between the tool calls. Each is compared with the next one of its name: parallel calls have no
-    order."""
+    """Yield the differences between the tool calls. Each is compared with the next one of its name, because parallel
+    calls have no order.
+    """
     if not recorded.tool_calls or not live.tool_calls:
         return
     left = list(live.tool_calls)
@@ -139,7 +141,7 @@ def _fields(recorded: WireRecord | None, live: WireRecord | None) -> Iterator[Di
 
 
 def _embeddings(recorded: WireRecord | None, live: WireRecord | None) -> Iterator[Difference]:
-    """Yield how embeddings differ: in number, in dimensions, or in direction; of the latter, the least alike."""
+    """Yield the differences between embeddings: in number, in dimensions, or in the least similar direction."""
     before, after = (None if side is None else embeddings_of(side.content()) for side in (recorded, live))
     if before is None or after is None:
         return
@@ -185,7 +187,7 @@ def _paths(content: bytes) -> list[str]:
 
 
 def _costs(recorded: Exchange, live: Exchange) -> Iterator[Difference]:
-    """Yield other counts of tokens, and another cost, if both answers have counts. A prompt has as many as before."""
+    """Yield different token counts and cost, if both answers have counts. The prompt's tokens are equal."""
     before, after = recorded.usage, live.usage
     if before is None or after is None or not before.total_tokens or not after.total_tokens:
         return
@@ -200,7 +202,7 @@ Vector: TypeAlias = Sequence[float]
 
 
 class Embeddings(Struct, frozen=True):
-    """The embeddings of an answer. `model` is empty, and `tokens` is 0, if it does not say them."""
+    """The embeddings of an answer. `model` is "" and `tokens` 0 if the answer lacks them."""
 
     vectors: list[Vector]
     model: str = ""
@@ -208,7 +210,7 @@ class Embeddings(Struct, frozen=True):
 
 
 def embeddings_of(content: bytes) -> Embeddings | None:
-    """Return the embeddings in the body of an answer; None if there are none."""
+    """Return the embeddings in the body of an answer, or None."""
     try:
         body = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -235,7 +237,7 @@ def _vectors(body: dict[str, Any]) -> list[Any]:
 
 
 def _vector(value: Any) -> Vector | None:
-    """Return a list of numbers, or those that base64 holds as float32; None if it is neither."""
+    """Return a list of numbers, also from base64 float32, or None for anything else."""
     if isinstance(value, str):
         try:
             data = b64decode(value, validate=True)
@@ -256,9 +258,9 @@ def _tokens(body: dict[str, Any]) -> Any:
 
 
 def cosine_similarity(one: Vector, other: Vector) -> float:
-    """Return the cosine of the angle between two vectors of as many dimensions.
+    """Return the cosine of the angle between two vectors of equal dimensions.
 
-    It is 0 if one has no direction, or numbers that are too large for one.
+    It is 0 for a vector without a direction, or with numbers that are too large.
     """
     try:
         lengths = math.sqrt(math.fsum(a * a for a in one)) * math.sqrt(math.fsum(b * b for b in other))

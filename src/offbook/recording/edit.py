@@ -20,10 +20,10 @@ MergeConflictPolicy = Literal["append", "first", "last"]
 
 
 def merge_documents(documents: Sequence[Document], *, conflict: MergeConflictPolicy = "append") -> Document:
-    """Merge the exchanges of the documents, in order. An exchange that several documents have is added once.
+    """Merge the exchanges of the documents, in order. An exchange in several documents is added once.
 
-    A key, or tool, that several documents have gets all its exchanges (`append`), or only those of the `first` or
-    `last` document that has it.
+    A key, or tool, in several documents gets all its exchanges (`append`), or only those of the `first` or `last`
+    document that has it.
 
     Raises:
         InputError: the documents were recorded with different normalise rules.
@@ -41,9 +41,9 @@ def merge_documents(documents: Sequence[Document], *, conflict: MergeConflictPol
 def merge_stores(
     sources: Sequence[Store], target: Store, *, conflict: MergeConflictPolicy = "append", force: bool = False
 ) -> Document:
-    """Merge the recordings into `target`, which may be one of them, and return what it holds then.
+    """Merge the recordings into `target`, which may be one of them, and return its contents.
 
-    If the target is one of them, what others append to it meanwhile is kept. `force` replaces a target that exists.
+    If the target is one of them, others' concurrent exchanges are kept. `force` replaces an existing target.
 
     Raises:
         InputError: the target exists and is not to be replaced, or the recordings cannot be read or merged.
@@ -72,7 +72,7 @@ def merge_stores(
 
 
 def copy_store(source: Store, target: Store, *, force: bool = False) -> Document:
-    """Copy a recording to another store as it is, and return it. `force` replaces what the target holds.
+    """Copy a recording unchanged to another store, and return it. `force` replaces the target's contents.
 
     Raises:
         InputError: both are the same, the target has exchanges and is not to be replaced, or one cannot be used.
@@ -95,7 +95,7 @@ def copy_store(source: Store, target: Store, *, force: bool = False) -> Document
 
 
 def save_new(target: Store, document: Document, *, force: bool = False) -> None:
-    """Write a recording to `target`. `force` replaces one that exists.
+    """Write a recording to `target`. `force` replaces an existing one.
 
     Raises:
         InputError: the target exists and is not to be replaced, or it cannot be written.
@@ -121,7 +121,7 @@ def _merge_into(merged: Entries[E], entries: Entries[E], conflict: MergeConflict
 
 
 class EditedRecording(Struct, frozen=True):
-    """The number of changed or removed exchanges of a recording, and of those that it holds then."""
+    """The number of changed or removed exchanges of a recording, and of its present ones."""
 
     location: str
     changed: int
@@ -131,9 +131,9 @@ class EditedRecording(Struct, frozen=True):
 def edit_stores(
     stores: Sequence[Store], edit: Callable[[Document], int], *, dry_run: bool = False
 ) -> Iterator[EditedRecording]:
-    """Edit each recording by a function that returns how many exchanges it has changed; write those with a change.
+    """Edit each recording by a function that returns its number of changed exchanges, and write the changed recordings.
 
-    What others append meanwhile is kept. No recording is changed unless all can be read. With `dry_run`, none is.
+    Others' concurrent exchanges are kept. No recording is changed unless all can be read, and none with `dry_run`.
 
     Raises:
         InputError: a recording cannot be read or written.
@@ -163,7 +163,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 class PruneFilter(Struct, frozen=True):
-    """The exchanges to remove: those recorded before a moment, those of some keys, and those that failed.
+    """The exchanges to remove: those before a moment, those of some keys, and failed ones.
 
     The key of a tool's exchanges is like `_tools.get_weather`.
     """
@@ -179,7 +179,7 @@ class PruneFilter(Struct, frozen=True):
 
 
 def prune_document(document: Document, unwanted: PruneFilter) -> int:
-    """Remove the unwanted exchanges, and return how many. An exchange without a timestamp is never old."""
+    """Remove the unwanted exchanges, and return their number. An exchange without a timestamp is never old."""
     before = document.size
     document.entries = _without_unwanted(document.entries, unwanted.covers)
     document.tools = _without_unwanted(document.tools, lambda tool, exchange: unwanted.covers(tool_key(tool), exchange))

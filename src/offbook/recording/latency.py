@@ -22,7 +22,7 @@ class Latency:
     Args:
         model: `constant` is `latency_ms` for each call. `normal` draws from a normal distribution around
             `latency_ms`, with a tenth of it as standard deviation. `replay` is the recorded latency.
-        seed: the seed of what is drawn.
+        seed: the random seed.
 
     Raises:
         InputError: the model is unknown, or the latency is not a finite number of at least zero.

@@ -1,4 +1,4 @@
-"""Which tools a recording has: those that were called, and those that its models were offered."""
+"""The tools of a recording: the called ones, and the ones offered to its models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.stores.locate import open_store
 
 STEERING_TOOLS = frozenset(("exit_loop", "final_answer", "final_result", "set_model_response", "transfer_to_agent"))
-"""Tools of frameworks that end or redirect a run. They are never taken over, and so never recorded."""
+"""Framework tools that end or redirect a run. They are never taken over or recorded."""
 
 # Pydantic AI, and the agents SDK of OpenAI, in any version and language.
 _STEERING = re.compile(
@@ -25,15 +25,15 @@ _STEERING = re.compile(
 
 
 def is_steering(function: JsonObject) -> bool:
-    """Return whether a tool, as a request offers it, ends or redirects the run of a framework, and changes nothing."""
+    """Return whether an offered tool ends or redirects a framework's run, and changes nothing."""
     return _STEERING.search(str(function.get("description") or "")) is not None
 
 
 class RecordedToolNames(Struct, frozen=True):
-    """The tools of a recording: `called` are those that answers ask for or that were recorded, in order.
+    """The tools of a recording: `called` are those that answers request or that were recorded, in order.
 
-    `offered` are those that requests offer to the model. `arguments` are the names of the arguments of a tool: those of
-    its schemas, and of the calls that answers ask for.
+    `offered` are those that requests offer to the model. `arguments` are the names of a tool's arguments, from its
+    schemas and from requested calls.
     """
 
     called: tuple[str, ...] = ()
@@ -69,18 +69,18 @@ def called_tool_names(location: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def steering_tool_names(location: str | os.PathLike[str]) -> frozenset[str]:
-    """Return the tools that requests offer as ones that end or redirect a run. Raises like `recorded_tool_names`."""
+    """Return the offered tools that end or redirect a run. Raises like `recorded_tool_names`."""
     exchanges = (exchange for document in _documents(location) for _, exchange in document)
     return frozenset(each["name"] for exchange in exchanges for each in _offered(exchange) if is_steering(each))
 
 
 def answered_tool_names(location: str | os.PathLike[str]) -> frozenset[str]:
-    """Return the tools whose results are recorded. Raises like `recorded_tool_names`."""
+    """Return the tools with recorded results. Raises like `recorded_tool_names`."""
     return frozenset(tool for tool, _ in _tool_entries(location))
 
 
 def replayable_tool_names(location: str | os.PathLike[str]) -> frozenset[str]:
-    """Return the tools of which every recorded result can be rebuilt. Raises like `recorded_tool_names`."""
+    """Return the tools whose recorded results can all be rebuilt. Raises like `recorded_tool_names`."""
     entries = list(_tool_entries(location))
     opaque = {tool for tool, exchange in entries if exchange.is_opaque}
     return frozenset(tool for tool, _ in entries if tool not in opaque)
@@ -114,7 +114,7 @@ def _offered(exchange: Exchange) -> Iterator[JsonObject]:
 
 
 def _properties(function: JsonObject) -> list[str]:
-    """Return the names of the arguments in the schema of a tool; none if it has no such schema."""
+    """Return the argument names in a tool's schema, or none."""
     schema = function.get("parameters")
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return list(properties) if isinstance(properties, dict) else []

@@ -1,4 +1,4 @@
-"""Transactions: a run records aside. When it has ended well, its exchanges are added, or replace what was found."""
+"""Transactions: a run records to a separate file. If it succeeds, its exchanges are added, or replace earlier ones."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from offbook.recording.stores.store import (
 
 E = TypeVar("E", Exchange, ToolExchange)
 ExchangeKind = Literal["models", "tools"]
-"""What a recorder records: model calls, or tool calls."""
+"""The kind of recorded exchanges: model calls, or tool calls."""
 
 ReplaceMode = Literal["all", "fresh"]
-"""`fresh` replaces all exchanges that the recording had, `all` only those of the keys that are recorded again."""
+"""`fresh` replaces all exchanges that the recording had, `all` only those of the recorded keys."""
 
 FAILED_SUFFIX = ".failed"
 
 
 class FoundExchanges:
-    """The exchanges that a recording holds now. They can be removed later, when others have added to it and edited it.
+    """The present exchanges of a recording, which can be removed later, after others' additions and edits.
 
-    An exchange is recognised by what it says, never by its timestamp: the clocks of two machines may differ. Of equal
-    exchanges, the first are removed, and only as many as were found. Those with a `when` stay: they were written by
-    hand, and no run records them.
+    An exchange is recognised by its content, never by its timestamp: the clocks of two machines may differ. Of equal
+    exchanges, the first are removed, and only as many as were found. Hand-written ones with a `when` stay, because no
+    run records them.
 
     Raises:
-        InputError: there is no recording, or it cannot be read.
+        InputError: the recording is missing or cannot be read.
     """
 
     def __init__(self, store: Store) -> None:
@@ -75,10 +75,10 @@ class FoundExchanges:
         kinds: Container[ExchangeKind] = ("models", "tools"),
         keeps_functions: bool = False,
     ) -> list[str]:
-        """Put what a run has recorded in the place of what was found, of the kinds that it records.
+        """Replace the found exchanges by a run's recorded ones, of the kinds that it records.
 
-        If it `keeps_functions`, it records no function tools, and theirs stay.
-        Returns the keys whose entries stay as they were, because the new calls failed.
+        If it `keeps_functions`, it records no function tools, and theirs stay. Returns the keys whose entries stay
+        because the new calls failed.
         """
         kept = keys_to_keep(calls, document)
         is_fresh = mode == "fresh"
@@ -130,21 +130,21 @@ class NewExchanges(Struct, frozen=True):
 
     @property
     def call_count(self) -> int:
-        """How many of them are calls of models and tools: lists of MCP servers are not."""
+        """The number of model and tool calls among them, without lists of MCP servers."""
         return len(self.calls) + sum(not is_mcp_key(tool) for tool, _ in self.tool_calls)
 
     @property
     def failure_count(self) -> int:
-        """How many of them are calls of models that failed."""
+        """The number of failed model calls among them."""
         return sum(exchange.fault is not None for _, exchange in self.calls)
 
 
 class Transaction:
     """Records to `aside`, which starts with the document `start`. The recording is not changed until a `commit`.
 
-    Others may write to the recording meanwhile. What was `found` in it is replaced: in mode `fresh` all of that, unless
-    all new calls failed, else the entries of the keys that are recorded again. A failure replaces no answer. If nothing
-    was `found`, the new exchanges are added.
+    Others may write to the recording meanwhile. `found` exchanges are replaced: all of them in mode `fresh`, unless all
+    new calls failed, else the entries of the recorded keys. A failure replaces no answer. Without `found`, the new
+    exchanges are added.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Transaction:
         aside.save(start)
 
     def recorded(self) -> NewExchanges:
-        """Return what was recorded."""
+        """Return the recorded document."""
         now = self.aside.load()
         calls = list(_new_exchanges(self._start.entries, now.entries))
         return NewExchanges(calls, list(_new_exchanges(self._start.tools, now.tools)), now.meta)
@@ -166,12 +166,12 @@ class Transaction:
         kinds: Container[ExchangeKind] = ("models", "tools"),
         keeps_functions: bool = False,
     ) -> list[str]:
-        """Bring what was recorded into the recording, which is created even if that is empty.
+        """Bring the recorded exchanges into the recording, which is created even if they are empty.
 
-        If it `keeps_functions`, the calls of a program's function tools stay, in mode `fresh`, too.
+        If it `keeps_functions`, the calls of a program's function tools stay, also in mode `fresh`.
 
-        Of a recording in Redis in mode `new`, the first run to commit has its answers kept: what another process has
-        recorded since this run began is not added again. Returns the keys whose entries stay, because new calls failed.
+        For a recording in Redis in mode `new`, the first commit wins: exchanges that another process recorded meanwhile
+        are not added again. Returns the keys whose entries stay because new calls failed.
 
         Raises:
             InputError: it cannot be written.
@@ -238,7 +238,7 @@ def _append(
 
 
 def _missing(added: Iterable[tuple[str, E]], before: Entries[E], now: ExchangeIndex[E]) -> Iterator[tuple[str, E]]:
-    """Yield the exchanges that were added to those of `before`, and of which `now` has no equal one in their place."""
+    """Yield the exchanges added after `before` that have no equal one in their place in `now`."""
     places = Counter((key, exchange.fingerprint) for key, exchange in each_exchange(before))
     for key, exchange in added:
         place = key, exchange.fingerprint
@@ -251,19 +251,18 @@ def _missing(added: Iterable[tuple[str, E]], before: Entries[E], now: ExchangeIn
 
 
 def _new_exchanges(before: Entries[E], now: Entries[E]) -> Iterator[tuple[str, E]]:
-    """Yield the exchanges of each key that come after those of `before`."""
+    """Yield the exchanges of each key after those of `before`."""
     for key in now:
         for exchange in exchanges_of(now, key)[len(exchanges_of(before, key)) :]:
             yield key, exchange
 
 
 class FreshRun:
-    """A run in progress. It records to a `sibling` of the recording, which is not changed until the run ends.
+    """A run in progress. It records to a `sibling` of the recording, which does not change until the run ends.
 
-    At the end, the exchanges that the recording had at the start are removed, of the kinds that were recorded.
-    Exchanges that others have added since stay. If the run `has_failed` and the recording had exchanges, it stays as it
-    was, and what was recorded is written beside it (`kept_at`). So it is if every call of a `fresh` run failed and the
-    recording has answers.
+    At the end, the recording's initial exchanges of the recorded kinds are removed, and others' additions stay. If the
+    run `has_failed` and the recording had exchanges, the recording does not change, and the run's exchanges are written
+    to another file (`kept_at`). So they are if every call of a `fresh` run failed and the recording has answers.
 
     Raises:
         InputError: the recording cannot be written, or the file is not a recording.
@@ -291,7 +290,7 @@ class FreshRun:
         self._joined += 1
 
     def leave(self) -> None:
-        """Discount a writer. Takes no lock: the garbage collector may call this."""
+        """Discount a writer, without a lock: the garbage collector may call this."""
         self._left.append(None)
 
     @property
@@ -300,10 +299,10 @@ class FreshRun:
         return len(self._left) >= self._joined
 
     def end(self) -> None:
-        """Replace the recording by what was recorded, unless that is nothing. In a forked child, do nothing.
+        """Replace the recording by the run's exchanges, if any. In a forked child, do nothing.
 
         Raises:
-            InputError: the recording cannot be written; the sibling has what was recorded.
+            InputError: the recording cannot be written; the sibling has the exchanges.
         """
         if os.getpid() != self._process:
             return
@@ -323,7 +322,7 @@ class FreshRun:
         self.sibling.remove()
 
     def _why_kept(self, recorded: NewExchanges) -> str:
-        """Return why the recording has to stay as it was, or nothing."""
+        """Return why the recording must not change, or ""."""
         if self.has_failed and self.found_size + self.found_tool_size > 0:
             return "the run failed"
         if self.mode == "fresh" and has_only_failures(recorded.calls, self._store.load()):
@@ -331,7 +330,7 @@ class FreshRun:
         return ""
 
     def _keep_beside(self, why: str) -> None:
-        """Write what was recorded to another file, and say so."""
+        """Write the run's exchanges to another file, and report it."""
         beside = self._store.beside(FAILED_SUFFIX)
         beside.save(self.sibling.load())
         self.kept_at = beside.location
@@ -340,7 +339,7 @@ class FreshRun:
 
 
 def keys_to_keep(recorded: Iterable[tuple[str, Exchange]], document: Document) -> list[str]:
-    """Return the keys of recorded exchanges that are failures, although the recording has an answer for them."""
+    """Return the keys of failed exchanges that the recording already answers."""
     is_answered: dict[str, bool] = {}
     for key, exchange in recorded:
         is_answered[key] = is_answered.get(key, False) or exchange.fault is None
@@ -355,7 +354,7 @@ def has_only_failures(recorded: Iterable[tuple[str, Exchange]], document: Docume
 
 
 class FreshRuns(ForkGuarded):
-    """The runs in progress in this process: all such writers of one recording at the same time are one run."""
+    """The runs in progress in this process: all concurrent writers of one recording are one run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -382,10 +381,10 @@ class FreshRuns(ForkGuarded):
             return self._runs.setdefault(store.identity, run)
 
     def leave(self, store: Store, run: FreshRun) -> None:
-        """Leave the run, and end it if no other writer is left.
+        """Leave the run, and end it after its last writer.
 
         Raises:
-            InputError: the recording cannot be written; the sibling has what was recorded.
+            InputError: the recording cannot be written; the sibling has the exchanges.
         """
         with self.guard:
             run.leave()
@@ -393,14 +392,14 @@ class FreshRuns(ForkGuarded):
                 self._end(store.identity)
 
     def fail(self, store: Store) -> None:
-        """Note that the run that records to that store has failed, if there is one."""
+        """Note the failure of the run that records to that store, if any."""
         with self.guard:
             run = self._runs.get(store.identity)
             if run is not None:
                 run.has_failed = True
 
     def kept_at(self, store: Store) -> str:
-        """Return where the last run has left what it recorded beside that store; empty if it did not."""
+        """Return the file with the last run's exchanges next to that store, or ""."""
         with self.guard:
             return self._kept.get(store.identity, "")
 
@@ -414,7 +413,7 @@ class FreshRuns(ForkGuarded):
             self._kept[identity] = run.kept_at
 
     def _end_all(self) -> None:
-        """End the runs that are still in progress when the program ends."""
+        """End the runs still in progress when the program ends."""
         for identity in list(self._runs):
             try:
                 self._end(identity)
@@ -426,22 +425,22 @@ FRESH_RUNS = FreshRuns()
 
 
 def keep_recording(store: Store) -> None:
-    """Let a recording stay as it was, because the run that is to replace it has failed.
+    """Keep a recording unchanged, because the run that was to replace it failed.
 
-    Call it before the recorders are closed. It has no effect on a run that only adds to the recording.
+    Call it before the recorders are closed. It has no effect on a run that only adds.
     """
     FRESH_RUNS.fail(store)
 
 
 def kept_beside(store: Store) -> str:
-    """Return where the last run of this process has left what it recorded, if it has failed; empty if not."""
+    """Return the file with the exchanges of this process's last failed run, or ""."""
     return FRESH_RUNS.kept_at(store)
 
 
 class ReplaceOnCloseWriter:
-    """Adds to the exchanges of a run. The recording is replaced when the last writer of the run is closed.
+    """Adds to the exchanges of a run. Closing the run's last writer replaces the recording.
 
-    A writer that is used after that adds to the recording.
+    A writer used after that adds to the recording.
 
     Raises:
         InputError: the recording cannot be written, or the file is not a recording.
@@ -471,7 +470,7 @@ class ReplaceOnCloseWriter:
         return self._run.has_replaced
 
     def keep(self) -> None:
-        """Let the recording stay as it was when the run ends: it has failed."""
+        """Keep the recording unchanged when the run ends, because it failed."""
         self._run.has_failed = True
 
     def close(self) -> None:
@@ -480,7 +479,7 @@ class ReplaceOnCloseWriter:
             FRESH_RUNS.leave(self._store, self._run)
 
     def _join(self) -> RecordingWriter:
-        """Join the run. This writer leaves it when it is closed or garbage-collected."""
+        """Join the run. This writer leaves it when closed or garbage-collected."""
         self._run = FRESH_RUNS.join(self._store, self._kind, self._mode)
         try:
             writer = self._run.sibling.write()
@@ -499,12 +498,12 @@ class ReplaceOnCloseWriter:
 
 
 def recorded_by_failed_run(location: str, *, since: str) -> Document:
-    """Return what a run that started at `since` recorded before it failed; empty if it left nothing.
+    """Return the exchanges of a failed run that started at `since`, or nothing.
 
-    The calls with which it failed are left out: they are made again.
+    The failing calls are omitted, because they are made again.
 
     Raises:
-        InputError: the file beside the recording is not a recording.
+        InputError: the file next to the recording is not a recording.
     """
     beside, recorded = open_store(location).beside(FAILED_SUFFIX), Document()
     if not beside.exists():
@@ -529,7 +528,7 @@ def _until_last_answer(exchanges: list[Exchange]) -> list[Exchange]:
 
 @contextmanager
 def go_on_recording(location: str, recorded: Document, mode: ReplaceMode) -> Iterator[None]:
-    """Let what was recorded count as the beginning of the run that the block records at `location`.
+    """Count earlier exchanges as the beginning of the run that the block records at `location`.
 
     Raises:
         InputError: the recording cannot be written, or the file is not a recording.

@@ -21,8 +21,9 @@ def worst_severity(severities: Iterable[Severity]) -> Severity:
 
 
 ConversationEnding = Literal["goal_reached", "script_done", "gave_up", "max_turns", "error"]
-"""How a conversation ended: the simulated user reached the goal; the script was done; the user gave up; the limit
-of turns was reached; an error occurred."""
+"""The ending of a conversation: the simulated user reached the goal; the script was done; the user gave up; the limit
+of turns was reached; an error occurred.
+"""
 FailureKind = Literal["error", "mismatch", "assertion", "severity", "threshold", "judge"]
 """An error; a replay without a matching exchange; a failed assertion; a judgement of a severity in `fail_on`; a
 metric below its threshold; a metric with a threshold that could not be judged."""

@@ -1,1 +1,1 @@
-"""One run: who answers its calls, which of them fail, and what happened."""
+"""One run: the sources of its answers, its faults, and its log."""

@@ -29,13 +29,13 @@ from offbook.tools.toolbox import GivenTools, Toolbox
 
 
 def refuse_crash() -> NoReturn:
-    """Raise InputError: nobody would start this process again."""
+    """Raise InputError, because nothing would restart this process."""
     hint = "offbook explore --crash kills a program, or a workflow, and starts it again"
     raise InputError("only explore can let a run crash", source="crash", hint=hint)
 
 
 class _CrashAfterTool(ToolFault, frozen=True):
-    """Runs the tool, and crashes before anybody gets its result."""
+    """Runs the tool, and crashes before its result is returned."""
 
     on_crash: Callable[[], NoReturn]
 
@@ -46,10 +46,10 @@ class _CrashAfterTool(ToolFault, frozen=True):
 class FaultInjector(WrappedProvider, Faulted):
     """Forwards requests to `provider`, unless the plan has a fault for them.
 
-    `fired` lists the faults that fired, as lines of a plan: with `FaultPlan(injector.fired)` they fire again.
-    `unfired()` lists the lines that did not. Injectors that share `call_numbers` count calls together, and those that
-    share a `fault_log` have one list of what fired. If they are `marked`, the texts of faults carry a mark of the line.
-    `on_crash` ends the process where the plan has a crash.
+    `fired` lists the fired faults, as lines of a plan: `FaultPlan(injector.fired)` fires them again. `unfired()` lists
+    the other lines. Injectors that share `call_numbers` count calls together, and those that share a `fault_log` have
+    one list of fired faults. If they are `marked`, the texts of faults carry a mark of the line. `on_crash` ends the
+    process at a planned crash.
     """
 
     def __init__(
@@ -140,10 +140,10 @@ def inject_tools(
         tools: functions and tools, as `Toolbox` takes them. Wrap a recorder or a replay, not the other way round, so
             that recordings have no injected faults.
         plan: the lines with a `tool` apply; others are ignored.
-        fault_log: lists what fired; injectors may share one.
-        sink: gets an event for every fault that fires.
-        marked: the texts of faults carry a mark of the line that made them fire.
-        on_crash: ends the process where the plan has a crash.
+        fault_log: lists fired faults; injectors may share one.
+        sink: gets an event for every fired fault.
+        marked: the texts of faults carry a mark of their line.
+        on_crash: ends the process at a planned crash.
         order: the calls of the run, of tools and models; injectors may share one.
     """
     session = Session(plan, fault_log=fault_log, order=order, marked=marked)
@@ -151,13 +151,13 @@ def inject_tools(
 
 
 class FaultyTools(Toolbox, Faulted):
-    """Tools that fail where the plan of a session has a fault for them. The session may `follow` another plan.
+    """Tools that fail where a session's plan has a fault for them. The session may `follow` another plan.
 
-    `fired` lists the faults that fired, as lines of a plan, and `unfired()` the lines that did not. The calls of each
-    tool are counted from 1, however often it is wrapped. A call with invalid arguments does not count.
+    `fired` lists the fired faults, as lines of a plan, and `unfired()` the other lines. Each tool's calls are counted
+    from 1, however often it is wrapped. A call with invalid arguments does not count.
 
-    A synchronous tool fails where it is called. A fault that waits blocks its caller, as a slow tool does, unless the
-    call is made by `run_tool`, which awaits it.
+    A synchronous tool fails where it is called. A fault that waits blocks its caller, like a slow tool, unless
+    `run_tool` makes the call and awaits it.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class FaultyTools(Toolbox, Faulted):
         self._session.follow(plan)
 
     def wrap(self, tool: ToolDef) -> ToolDef:
-        """Wrap a further tool like the others; its calls count with theirs."""
+        """Wrap a further tool; its calls count with the others."""
         is_coroutine = is_async(tool.callable)
 
         def call(**arguments: Any) -> Any:
@@ -207,7 +207,7 @@ class FaultyTools(Toolbox, Faulted):
         return wrap_tool(tool, call, timeout_s=tool.timeout_s)
 
     def _start(self, tool: ToolDef) -> tuple[StruckCall, ToolFault | OrderFault | None]:
-        """Count a call, and return it with the fault that fires there, if any."""
+        """Count a call, and return it with its fault, if any."""
         struck = self._session.strike(self._session.numbers.start_tool(tool.name))
         if struck.crash is not None:
             if struck.crash.when == "before":
@@ -224,7 +224,7 @@ class FaultyTools(Toolbox, Faulted):
     async def _in_order(
         self, tool: ToolDef, struck: StruckCall, fault: ToolFault | OrderFault | None, arguments: JsonObject
     ) -> Any:
-        """Return the outcome of a call that can be awaited, and note when it starts and ends if that is planned."""
+        """Return the outcome of an awaitable call, and note its start and end if the plan needs them."""
         session, run = self._session, partial(self._run_to_end, tool, struck, arguments)
         call = FaultedToolCall(tool.name, arguments, run, self._clock, struck.mark)
         if not session.plan.has_orders:

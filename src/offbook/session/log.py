@@ -1,4 +1,4 @@
-"""What a run was served of its recordings, what is left of them, and which planned faults fired."""
+"""A run's use of its recordings, their unused rest, and the fired faults of its plan."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class LoggedCursor(Struct, frozen=True):
     but_for: Mapping[tuple[str, ...], int] = {}
 
     def left(self) -> dict[UnusedEntry, StoredExchange[Any]]:
-        """Return what it can serve and has not served. Other requests to MCP servers than tool calls are left out:
-        clients ask for lists as they like."""
+        """Return the exchanges that it can serve and has not. MCP requests other than tool calls are omitted, because
+        clients repeat lists freely.
+        """
         return {
             UnusedEntry(stored.key, position, self.recording): stored
             for position, stored in self.cursor.unserved()
@@ -44,17 +45,17 @@ class LoggedCursor(Struct, frozen=True):
         }
 
     def shares(self, entry: UnusedEntry, other: LoggedCursor) -> bool:
-        """Return whether it can serve an entry of another cursor, too."""
+        """Return whether it can also serve an entry of another cursor."""
         same_recording = (self.recording, self.of_tools) == (other.recording, other.of_tools)
         return same_recording and entry.key.startswith(self.prefix)
 
 
 class Log:
-    """What happened in a run, or in several: read it at any time.
+    """The log of one or several runs, readable at any time.
 
     Args:
-        cursors: what answers from recordings. An exchange is used if one of those that can serve it has served it.
-        faults: the faults that fired.
+        cursors: the cursors in recordings. An exchange is used if any cursor that can serve it has.
+        faults: the fired faults.
         plan: the lines of the fault plan.
     """
 
@@ -84,7 +85,7 @@ class Log:
 
     @property
     def recordings(self) -> list[str]:
-        """The names of the recordings that it is about."""
+        """The names of its recordings."""
         return [each.recording for each in self.cursors]
 
     @property
@@ -129,20 +130,20 @@ class Log:
         return total
 
     def overused(self) -> list[OverusedEntry]:
-        """Return the exchanges that were served more often than they were recorded.
+        """Return the exchanges that were served more often than recorded.
 
-        There are none if a fault fired: what follows a fault is not recorded.
+        There are none if a fault fired, because nothing after a fault is recorded.
         """
         return [] if self.fired else [entry for each in self.cursors for entry in each.cursor.overused()]
 
 
 class Served(ABC):
-    """Whatever answers calls from recordings, and has a log of that."""
+    """An object that answers calls from recordings, and logs that."""
 
     @property
     @abstractmethod
     def log(self) -> Log:
-        """What it was asked for so far."""
+        """Its log so far."""
 
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges that were never served, in the order of the recording."""
@@ -154,12 +155,12 @@ class Served(ABC):
         return self.log.but_for
 
     def overused(self) -> list[OverusedEntry]:
-        """Return the exchanges that were served more often than they were recorded; none if a fault fired."""
+        """Return the exchanges that were served more often than recorded, or none if a fault fired."""
         return self.log.overused()
 
 
 class Faulted(ABC):
-    """Whatever has the faults of a plan, and a log of those that fired."""
+    """An object with the faults of a plan, and a log of fired ones."""
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Numbers everything that a run asks: requests, model calls and their attempts, tool calls, reported effects."""
+"""Numbers all calls of a run: requests, model calls and their attempts, tool calls, reported effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offbook.messages import JsonObject
 from offbook.recording.format.exchange import hash_arguments
 
 MAX_REMEMBERED_CALLS = 10_000
-"""How many calls of a step are remembered, so that a later attempt finds its call: the latest."""
+"""The number of remembered calls of a step, latest first, to which a later attempt may belong."""
 
 
 class _KnownCall(Struct):
@@ -30,12 +30,12 @@ class CallNumbers:
     """Assigns every call of a run its site.
 
     A model request continues a call if it carries the number of the call, if it is known to be a later attempt, or if
-    nothing is known and it repeats a request that has failed. Any other request is a new call of its step.
+    nothing is known and it repeats a failed request. Any other request is a new call of its step.
 
-    A later attempt belongs to the latest call of its step whose last attempt was the one before it with the same
-    identity, else to the latest call of the step. A repeated request belongs to the first call that failed with it.
+    A later attempt belongs to its step's latest call whose last attempt was the one before it with the same identity,
+    else to the step's latest call. A repeated request belongs to the first call that failed with it.
 
-    `total` counts all requests of the run, whatever they ask for.
+    `total` counts all requests of the run.
     """
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class CallNumbers:
         return number
 
     def start(self, step: Step, identity: Hashable, *, call: int = 0, attempt: int | None = None) -> Site:
-        """Return the site of a model request that is about to be sent.
+        """Return the site of a model request about to be sent.
 
         Args:
             step: the step that makes the request.
-            identity: equal for requests that ask the same.
+            identity: equal for equal requests.
             call: the number of its call, if the request carries one.
-            attempt: which attempt it is, if that is known.
+            attempt: the number of its attempt, if known.
         """
         known = self._known.setdefault(step, {})
         if not call:
@@ -81,18 +81,18 @@ class CallNumbers:
         return Site(*step, call, self._model_calls, attempt)
 
     def start_received(self, step: Step, identity: Hashable, client_attempt: int | None) -> Site:
-        """Return the site of a model request that a client has sent, with the number that it gives its attempt, if any.
+        """Return the site of a client's model request, with the client's own attempt number, if any.
 
-        A repeated request whose last answer failed is the next attempt, even if its client numbers its attempts from 1
-        again: an agent may retry what its SDK has given up.
+        A repeated request whose last answer failed is the next attempt, even if its client restarts its numbers at 1:
+        an agent may retry after its SDK has given up.
         """
         is_repeated = (client_attempt or 0) <= self._next_attempt(step, identity)
         return self.start(step, identity, attempt=None if is_repeated else client_attempt)
 
     def finish(self, site: Site, identity: Hashable, *, failed: bool) -> None:
-        """Note how an attempt has ended. A request that repeats one which `failed` is its next attempt.
+        """Note the end of an attempt. A request that repeats one which `failed` is its next attempt.
 
-        What was noted as failed can be noted again as not failed, when its answer has arrived after all.
+        A failure can be revoked, when the answer arrives after all.
         """
         step = (site.workflow, site.step_id)
         if failed:
@@ -101,26 +101,26 @@ class CallNumbers:
             self._forget_failure(step, identity, site.call)
 
     def start_other(self, identity: Hashable, client_attempt: int | None) -> int:
-        """Return which attempt a request is that is neither a model call nor a tool call."""
+        """Return the attempt of a request that is neither a model call nor a tool call."""
         return max(client_attempt or 0, self._failed_others.get(identity, 0) + 1)
 
     def finish_other(self, identity: Hashable, attempt: int, *, failed: bool) -> None:
-        """Note how such a request has ended."""
+        """Note the end of such a request."""
         if failed:
             self._failed_others[identity] = attempt
         elif self._failed_others:
             self._failed_others.pop(identity, None)
 
     def start_tool(self, tool: str) -> ToolSite:
-        """Return the site of a tool call. Threads may call this at once."""
+        """Return the site of a tool call. Threads may call this concurrently."""
         return ToolSite(tool, next(self._tools.setdefault(tool, count(1))))
 
     def start_effect(self, tool: str) -> ToolSite:
-        """Return the site of an effect that a program reports: they are counted by their tools, as calls are."""
+        """Return the site of a program's reported effect, counted by tool like calls."""
         return ToolSite(tool, next(self._effects.setdefault(tool, count(1))))
 
     def _next_attempt(self, step: Step, identity: Hashable) -> int:
-        """Return which attempt a request is if nothing but its step and identity is known."""
+        """Return the attempt of a request of which only step and identity are known."""
         failed = self._failed.get((step, identity))
         return failed[0].attempt + 1 if failed else 1
 
@@ -148,12 +148,12 @@ class CallNumbers:
 
 
 def call_name(step_id: str | None, fingerprint: str) -> str:
-    """Name a call, so that equal calls in other processes have the same name. The name reveals nothing."""
+    """Name a call, equally in all processes, without revealing its content."""
     return blake2b(f"{step_id or ''}\0{fingerprint}".encode(), digest_size=16).hexdigest()
 
 
 class ToolCallNames:
-    """Names tool calls, equal ones by their numbers: processes that run the same program name the same calls alike."""
+    """Names tool calls, equal ones by number, so that processes of the same program use the same names."""
 
     def __init__(self) -> None:
         self._lock, self._counts = threading.Lock(), Counter[tuple[str, str]]()
@@ -167,14 +167,14 @@ class ToolCallNames:
         return name
 
     def undo(self, tool: str, arguments: JsonObject) -> None:
-        """Let the next call have the number of one that was not recorded."""
+        """Give the number of an unrecorded call to the next one."""
         with self._lock:
             self._counts[tool, hash_arguments(arguments)] -= 1
 
     def next(self, key: str, fingerprint: str, *, is_numbered: bool = True) -> str:
-        """Return the name of the next call with these arguments; equal ones that are not numbered have one name."""
+        """Return the name of the next call with these arguments. Equal unnumbered calls share a name."""
         return call_name(key, f"{fingerprint} {self._counts[key, fingerprint] if is_numbered else 0}")
 
     def count(self, key: str, fingerprint: str) -> None:
-        """Count a call whose name was asked for before."""
+        """Count a call whose name was already requested."""
         self._counts[key, fingerprint] += 1

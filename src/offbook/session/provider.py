@@ -83,11 +83,11 @@ class Playback:
 
 
 class ReplayedCall(Struct, frozen=True):
-    """A call of a MockProvider: its request, and how it was answered.
+    """A call of a MockProvider: its request, and its answer.
 
-    `matched_by` is None if the call was refused. `mismatch` says in what the request differs from the recording:
-    `missing`, `drifted` or `exhausted`; None if it does not. `key` is the entry that answered, or the nearest one.
-    Fields, also those of the request, can be read as items too (`call["messages"]`).
+    `matched_by` is None if the call was refused. `mismatch` is the request's difference from the recording: `missing`,
+    `drifted` or `exhausted`, or None. `key` is the answering entry, or the nearest one. Fields, also those of the
+    request, can be read as items (`call["messages"]`).
     """
 
     request: Request
@@ -120,14 +120,14 @@ class MockProvider(Provider, Served):
     """Answers every request from a recording: no network, no key, no cost.
 
     A call is matched by its `step_id` if the recording has that key, else by its fingerprint. A call without a match
-    raises RecordingMismatchError if `strict`; otherwise it is answered with `default_response`, and a warning of one
-    line is logged. A strict provider also refuses an entry that was recorded for another request. `misses` lists what
-    it refused, even if the caller caught the error. `calls` lists every call, with its messages and its outcome.
+    raises RecordingMismatchError if `strict`; otherwise it gets `default_response`, with a one-line warning. A strict
+    provider also refuses an entry that was recorded for another request. `misses` lists refused calls, even if the
+    caller caught the error. `calls` lists every call, with its messages and its outcome.
 
     Args:
         responses_file: the recording: a path, or `sqlite:///path.db`.
-        responses: the document as a dict or a Document, or a recording that is open, instead of a file.
-        latency_model, latency_ms, seed: how long calls take; see Latency.
+        responses: the document as a dict or a Document, or an open recording, instead of a file.
+        latency_model, latency_ms, seed: the latency of calls; see Latency.
         sink: gets an event for every call.
 
     Raises:
@@ -182,7 +182,7 @@ class MockProvider(Provider, Served):
         return self._models.look_up(call, request.step_id).mismatch is None
 
     async def close(self) -> None:
-        """Close the recording, and log how often each warning was due."""
+        """Close the recording, and log the number of each warning."""
         for message, times in self._warned.items():
             if times > 1:
                 log_warning("offbook.replay", "%s (%s times in all)", message, times)
@@ -201,14 +201,14 @@ class MockProvider(Provider, Served):
         return self._models.log
 
     def used_ids(self, *, start: int = 0) -> list[int]:
-        """Return the ids of the exchanges that were served, for `note_used` in another process.
+        """Return the ids of the served exchanges, for `note_used` in another process.
 
-        They are in the order in which they were first served; the first `start` are left out.
+        They are in the order of their first use; the first `start` are omitted.
         """
         return list(islice(self._models.used_ids, start, None))
 
     def note_used(self, ids: Iterable[int]) -> None:
-        """Count exchanges as served that a replay of the same recording in another process has served."""
+        """Count exchanges as served by another process's replay of the recording."""
         self._models.note_used(ids)
 
     def _report_mismatch(self, call: ProviderCall, match: ExchangeMatch[Exchange]) -> None:

@@ -1,4 +1,4 @@
-"""The recorder: which calls are made live, what is written without its secrets, and what becomes of older exchanges."""
+"""The recorder: decides which calls are made live, writes them without secrets, and replaces older exchanges."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RecordMode = Literal["append", "once", "new", "all", "fresh"]
 
 
 class ExchangeWriter(Protocol):
-    """Something that notes exchanges, like a recording."""
+    """An object that notes exchanges, like a recording."""
 
     def append(self, key: str, exchange: Exchange) -> None: ...
 
@@ -41,7 +41,7 @@ class ExchangeWriter(Protocol):
 
 
 class RecordedAs(Struct, frozen=True):
-    """Where an exchange was recorded: its key, and its id in a recording that processes share."""
+    """The place of a recorded exchange: its key, and its id in a shared recording."""
 
     key: str
     id: int | None = None
@@ -50,30 +50,31 @@ class RecordedAs(Struct, frozen=True):
 class Recorder:
     """Records exchanges at a location in one of the record modes. Safe to use from several threads.
 
-    Secrets are removed before anything is written. A run in which no call got an answer adds nothing to what was found.
+    Secrets are removed before anything is written. A run without an answered call adds nothing to an existing
+    recording.
 
     Attributes:
         has_answers: the exchanges found when the recording was opened answer calls before anything is called live
             (modes `once` and `new`, if there were any). In mode `new`, those of a shared recording always do.
         cache: decides who makes a call, if other processes share the recording in mode `new`.
         is_live: calls without such an answer are made live. False in mode `once` if the recording has answers.
-        rules: what fingerprints ignore.
+        rules: the parts that fingerprints ignore.
 
     Args:
-        location: the recording: a path, or `sqlite:///path.db`. It is created if it does not exist.
-        mode: `append` adds every call to the recording. `once` answers from an existing recording alone. `new` answers
-            from an existing recording and adds what it does not have. `all` replaces the entries that this run
-            touches, `fresh` the whole recording when the recorder is closed.
-        kind: what is recorded; the record mode concerns exchanges of this kind only.
-        redactor: decides what is a secret; by default, the rules in force.
-        rules: what the fingerprints of a new recording ignore.
+        location: the recording: a path, or `sqlite:///path.db`. It is created if missing.
+        mode: `append` adds every call to the recording. `once` answers only from an existing recording. `new` answers
+            from an existing recording and adds missing calls. `all` replaces the entries that this run
+            uses, `fresh` the whole recording when the recorder is closed.
+        kind: the recorded kind of exchanges; the record mode applies only to it.
+        redactor: decides what is a secret; by default, the active rules.
+        rules: the parts that the fingerprints of a new recording ignore.
         first_to: gets each exchange before it is recorded.
         folders: the folders of the run, if it is that of a program.
         sink: gets an event for each lookup in a shared recording.
 
     Raises:
         InputError: the mode is unknown, the recording cannot be written, the file is not a recording, or it has
-            exchanges that were recorded by other rules.
+            exchanges that were recorded with other rules.
     """
 
     def __init__(
@@ -115,9 +116,9 @@ class Recorder:
         return None if shared is None else CallCache(shared, sink=sink)
 
     def answers(self) -> RecordingReader:
-        """Return what to replay if the recording `has_answers`: without the exchanges that this run adds.
+        """Return the recording to replay if it `has_answers`, without this run's additions.
 
-        A shared recording is read as it is when a call is made, with what this run and others have added.
+        A shared recording is read as it is at the time of a call, with everybody's additions.
         """
         if self.cache is not None:
             return self.cache.reader
@@ -130,7 +131,7 @@ class Recorder:
         return check() if self.cache is None else self.cache.has_answer(check)
 
     async def turn(self, step_id: str | None, fingerprint: str, check: Callable[[], bool]) -> CallTurn:
-        """Wait for the turn to make a call that the recording does not answer; without a shared one, that is now.
+        """Wait for the turn to make an unrecorded call; without a shared recording, that is now.
 
         Raises:
             InputError: the recording cannot be reached.
@@ -138,7 +139,7 @@ class Recorder:
         return OWN_TURN if self.cache is None else await self.cache.turn(call_name(step_id, fingerprint), check)
 
     def _agree_rules(self, rules: NormaliseRules) -> NormaliseRules:
-        """Return the normalise rules of the recording, which are `rules` if it does not have any yet."""
+        """Return the normalise rules of the recording, which become `rules` if it has none."""
         declared = rules_from_meta(self._writer.meta, source=self._store.location)
         if rules in (NO_RULES, declared):
             return declared
@@ -162,9 +163,9 @@ class Recorder:
     ) -> str:
         """Record an exchange of a step, and return its key: the step, or the fingerprint of the request.
 
-        In mode `all`, those of a key replace those found under the key when the run has ended. In a recording that has
-        others, exchanges that were not answered wait for one that was. A shared recording keeps no failures. The `turn`
-        ends with the exchange. `credentials` are those that the call was made with: secrets, whatever their shape.
+        In mode `all`, a key's new exchanges replace the found ones when the run ends. In a recording with other
+        exchanges, unanswered ones wait for an answered one. A shared recording keeps no failures. The `turn` ends with
+        the exchange. `credentials` of the call are secret in any form.
 
         Raises:
             RecordingWriteError: the exchange cannot be written.
@@ -186,7 +187,7 @@ class Recorder:
         return self._redactor.knowing(found)
 
     def copy(self, stored: StoredExchange[Exchange]) -> None:
-        """Record an exchange of another recording as it is. Raises like `record`."""
+        """Record another recording's exchange unchanged. Raises like `record`."""
         self._append(stored.key, stored.exchange, OWN_TURN)
 
     def _append(self, key: str, exchange: Exchange, turn: CallTurn) -> None:
@@ -215,7 +216,7 @@ class Recorder:
             self._writer.add_meta(meta)
 
     def note_program(self) -> None:
-        """Note in the recording that its function tools are those of a program, which offbook has taken over there.
+        """Note in the recording that its function tools are a program's, taken over by offbook.
 
         Raises like `record`.
         """
@@ -223,7 +224,7 @@ class Recorder:
             self._writer.add_meta({PROGRAM_TOOLS: True})
 
     def copy_tool(self, stored: StoredExchange[ToolExchange]) -> None:
-        """Record an exchange of a tool of another recording as it is. Raises like `record`."""
+        """Record another recording's tool exchange unchanged. Raises like `record`."""
         self._append_tool(stored.key, stored.exchange, OWN_TURN)
 
     def _append_tool(self, key: str, exchange: ToolExchange, turn: CallTurn) -> RecordedAs:
@@ -241,12 +242,12 @@ class Recorder:
 
     @property
     def got_no_answer(self) -> bool:
-        """Whether calls were made, and none of them was answered."""
+        """Whether calls were made and none was answered."""
         return self._is_asked and not self._is_answered
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Translate a failure. A run that could not record a call must not replace what was there."""
+        """Translate a failure. A run that could not record a call must not replace the recording."""
         with self._lock:
             try:
                 yield
@@ -257,7 +258,7 @@ class Recorder:
                 ) from None
 
     def keep(self) -> None:
-        """Let the recording stay as it was, because the run has failed. Without effect in modes that only add to it."""
+        """Keep the recording unchanged, because the run failed. No effect in modes that only add."""
         if isinstance(self._writer, ReplaceOnCloseWriter):
             self._writer.keep()
 

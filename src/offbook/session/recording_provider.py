@@ -55,7 +55,7 @@ class _PendingCall(Struct, frozen=True):
 
 
 class _TurnSource:
-    """The source of a stream. If it is closed before anybody has read it, another process may make the call."""
+    """The source of a stream. If it is closed unread, another process may make the call."""
 
     def __init__(self, reply: Reply, turn: CallTurn) -> None:
         self._reply, self._turn = reply, turn
@@ -72,15 +72,15 @@ class RecordingProvider(Provider):
     before that.
 
     Args:
-        output_path: the recording: a path, or `sqlite:///path.db`. It is created if it does not exist.
-        record: what to do with a recording that exists. `append` adds every call. `once` answers from the recording
-            alone. `new` answers from the recording and adds what it does not have. `all` replaces the entries that
-            this run touches, `fresh` the whole recording. Both do so when the run ends: when all providers that
-            record there in that mode are closed. If an error leaves the `async with` of one, the recording stays as it
-            was, and what was recorded is beside it, in `output_path` with `.failed` appended.
-        redactor: decides what is a secret, beside the provider's own key. By default, the rules in force do (see
+        output_path: the recording: a path, or `sqlite:///path.db`. It is created if missing.
+        record: the mode for an existing recording. `append` adds every call. `once` answers only from the recording.
+            `new` answers from the recording and adds missing calls. `all` replaces the entries that
+            this run uses, `fresh` the whole recording. Both do so when the run ends: when all providers that
+            record there in that mode are closed. If an error leaves the `async with` of one, the recording does not
+            change, and the new exchanges are in `output_path` with `.failed` appended.
+        redactor: decides what is a secret, besides the provider's own key. By default, the active rules do (see
             `redacting`).
-        normalise: what the fingerprint ignores; stored in the metadata of the recording.
+        normalise: the parts that the fingerprint ignores, stored in the metadata of the recording.
         sink: gets an event for every recorded call, and for every call that the recording answers.
         first_to: gets each exchange before it is recorded, such as the `calls` of a stored run.
 
@@ -221,7 +221,7 @@ class RecordingProvider(Provider):
     def _record_broken(
         self, call: _PendingCall, joined: Accumulator, chunks: list[TimedPiece], error: BaseException
     ) -> None:
-        """Record what arrived of a stream, and how it ended: by a failure, or because the caller stopped reading."""
+        """Record the arrived part of a stream, and its ending: a failure, or a caller that stopped reading."""
         failure = provider_error_of(error, provider=self.name)
         if failure is not None and not chunks:
             fault: AnyFault = fault_of(failure, after_ms=self._elapsed_ms(call))

@@ -37,18 +37,18 @@ def record_tools(
 ) -> RecordingTools:
     """Wrap tools so that every call is recorded at `output_path` before the caller gets its result.
 
-    Each exchange has the arguments as the model gave them, and the result as JSON, or the error. A value without a
-    JSON form is recorded as text. Secrets are removed before anything is written. A call with invalid arguments and
-    a call that is cancelled are not recorded.
+    Each exchange has the model's arguments, and the result as JSON, or the error. A value without a JSON form is
+    recorded as text. Secrets are removed before anything is written. Calls with invalid arguments and cancelled calls
+    are not recorded.
 
     Args:
         tools: functions and tools, as `Toolbox` takes them.
-        output_path: the recording: a path, or `sqlite:///path.db`. It is created if it does not exist. A
+        output_path: the recording: a path, or `sqlite:///path.db`. It is created if missing. A
             RecordingProvider may write to it at the same time.
-        record: the record mode, as for RecordingProvider; it concerns the tool exchanges only. In mode `new`, one
+        record: the record mode, as for RecordingProvider, only for tool exchanges. In mode `new`, one
             of the processes that share a recording in Redis makes each call, and the others wait for its result. The
-            second of two equal calls is another call.
-        redactor: decides what is a secret; by default, the rules in force (see `redacting`).
+            second of two equal calls is a different call.
+        redactor: decides what is a secret; by default, the active rules (see `redacting`).
         first_to: gets each exchange before it is recorded, such as the `calls` of a stored run.
 
     Raises:
@@ -80,7 +80,7 @@ class _PendingToolCall(Struct, frozen=True):
 
 
 class _NoWait:
-    """A call whose turn is known at once."""
+    """A call whose turn is known immediately."""
 
     def __init__(self, turn: CallTurn) -> None:
         self._turn = turn
@@ -93,7 +93,7 @@ class _NoWait:
 
 
 class RecordingTools(ClosableToolbox):
-    """Tools whose calls are recorded. Their timeouts apply inside: a call that timed out is recorded as such."""
+    """Tools whose calls are recorded. Their timeouts apply inside: a timeout is recorded as such."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class RecordingTools(ClosableToolbox):
         return WaitingCall(recording.cache, name, lambda: replay.answers(tool.name, arguments))
 
     def _act(self, tool: ToolDef, arguments: JsonObject, turn: CallTurn) -> Any:
-        """Return the recorded answer, or what the tool returns, which may have to be awaited."""
+        """Return the recorded answer, or the tool's possibly awaitable result."""
         if turn.is_answered:
             assert self._replay is not None
             return self._replay.answer(tool, arguments)
@@ -181,7 +181,7 @@ class RecordingTools(ClosableToolbox):
 
     @contextmanager
     def _recording_errors(self, call: _PendingToolCall) -> Iterator[None]:
-        """Record what the tool raises. Errors of the test itself are not errors of the tool."""
+        """Record the tool's errors. Errors of the test itself are not the tool's."""
         try:
             yield
         except BaseException as error:

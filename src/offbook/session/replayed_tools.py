@@ -27,11 +27,11 @@ from offbook.tools.toolbox import GivenTools, Toolbox
 
 
 class ClosableToolbox(Toolbox):
-    """A toolbox that holds a recording open. Use it as a context manager, or close it."""
+    """A toolbox with an open recording. Use it as a context manager, or close it."""
 
     @abstractmethod
     def wrap(self, tool: ToolDef) -> ToolDef:
-        """Wrap a further tool like the others; its calls count with theirs."""
+        """Wrap a further tool; its calls count with the others."""
 
     @abstractmethod
     def close(self) -> None:
@@ -41,7 +41,7 @@ class ClosableToolbox(Toolbox):
         return self
 
     def keep(self) -> None:
-        """Let the recording stay as it was, because the run has failed. Only record modes that replace it heed this."""
+        """Keep the recording unchanged, because the run failed. Only modes that replace it are affected."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if kind is not None:
@@ -58,7 +58,7 @@ class ClosableToolbox(Toolbox):
 
 
 class ReplayedToolCall(Struct, frozen=True):
-    """A call that was answered. `mismatch` says why a strict replay would have refused it; None if it fits."""
+    """An answered call. `mismatch` is a strict replay's reason to refuse it, or None."""
 
     tool: str
     arguments: JsonObject
@@ -79,15 +79,15 @@ def replay_tools(
 ) -> ReplayedTools:
     """Wrap tools so that every call is answered from a recording. The tools themselves do not run.
 
-    A call is answered by the first unused exchange of its tool with the same arguments, or with none. A recorded error
-    is raised again.
+    A call is answered by its tool's first unused exchange with equal arguments, or with none. A recorded error is
+    raised again.
 
     Args:
         tools: functions and tools, as `Toolbox` takes them.
         recording: a path, `sqlite:///path.db`, or the document as a dict.
-        strict: whether a call without a match raises RecordingMismatchError. If not, it is answered with the next
-            exchange of its tool, else the last one, else `default`, and a warning of one line is logged.
-        latency_model, latency_ms, seed: how long calls take; see Latency.
+        strict: whether a call without a match raises RecordingMismatchError. If not, it gets the next
+            exchange of its tool, else the last one, else `default`, with a one-line warning.
+        latency_model, latency_ms, seed: the latency of calls; see Latency.
 
     Raises:
         InputError: the recording cannot be read, or (strict) is older than version 2.
@@ -107,9 +107,9 @@ def replay_tools(
 
 
 class ReplayedTools(ClosableToolbox, Served):
-    """Tools that answer from a recording. `calls` lists those answered so far, in order, and `misses` those refused.
+    """Tools that answer from a recording. `calls` lists the answered calls in order, and `misses` the refused ones.
 
-    `hint`, if it is set, is the hint of every error of a refused call.
+    `hint` replaces the hint of every refusal, if set.
 
     A callable is a coroutine function if the real one is, and if it may have to wait: with a latency, or a `timeout_s`.
     """
@@ -138,7 +138,7 @@ class ReplayedTools(ClosableToolbox, Served):
 
     @property
     def log(self) -> Log:
-        """What was served. The keys of entries are the names of tools."""
+        """The log of served exchanges. The keys of entries are the names of tools."""
         return self._source.log
 
     def answers(self, tool: str, arguments: Mapping[str, object]) -> bool:
@@ -146,7 +146,7 @@ class ReplayedTools(ClosableToolbox, Served):
         return self._source.look_up(tool, json_arguments(arguments)).mismatch is None
 
     def answer(self, tool: ToolDef, arguments: Mapping[str, object]) -> Any:
-        """Return the answer to the call, without waiting. Raise the recorded error if there is one."""
+        """Return the answer to the call without waiting. Raises a recorded error."""
         return self._outcome(self._take(tool.name, json_arguments(arguments)), tool)
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class ReplayedTools(ClosableToolbox, Served):
         return wrap_tool(tool, answer_in_time if waits else answer, timeout_s=tool.timeout_s)
 
     def _take(self, tool: str, arguments: JsonObject) -> ToolExchange | None:
-        """Return the exchange that answers the call, and count it as served; None if the tool has none."""
+        """Return the exchange that answers the call, and count it as served, or None if the tool has none."""
         with self._lock:
             match = self._source.look_up(tool, arguments)
             if match.mismatch is not None:

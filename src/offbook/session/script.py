@@ -1,4 +1,4 @@
-"""Who answers the runs of an exploration: the script of its clean run, and what goes on where that says nothing."""
+"""The source of answers in an exploration: the script of its clean run, and the continuation beyond it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from offbook.session.tape import Tape
 from offbook.tools.effects import UNDECLARED, ToolDeclaration
 
 NO_ANSWER = -1
-"""The id in a line of an answer that is not recorded, as to a request for a list of models."""
+"""The id in a line for an unrecorded answer, such as to a request for a list of models."""
 
 
 class ScriptLine(Struct, frozen=True):
@@ -40,9 +40,9 @@ class ScriptLine(Struct, frozen=True):
 
 
 class Script(Generic[E]):
-    """The answers that the first run got, in order. Later runs that make the same requests get the same answers.
+    """The answers that the first run got, in order. Later runs with equal requests get equal answers.
 
-    `log` lists the requests of that run with their answers, in the order in which it got them.
+    `log` lists the requests of that run with their answers, in order.
     """
 
     def __init__(self) -> None:
@@ -61,25 +61,25 @@ class Script(Generic[E]):
         self._answers.setdefault(key, []).append(answer)
 
     def answers_after(self, key: RequestKey, tool: str, call: int) -> list[ExchangeMatch[E]]:
-        """Return the answers to such a request that came after that call of a tool, counted from 1."""
+        """Return the answers to such a request after that tool call, counted from 1."""
         places = [place for place, (each, _) in enumerate(self.log) if tool in (each[0], each[0].rpartition(".")[2])]
         start = places[min(call, len(places)) - 1] if places else len(self.log)
         return [match for each, match in self.log[start + 1 :] if each == key]
 
     def answers_to(self, key: RequestKey) -> list[ExchangeMatch[E]] | None:
-        """Return the answers to such a request, in order; None if it was never made."""
+        """Return the answers to such a request, in order, or None if it was never made."""
         return self._answers.get(key)
 
     @property
     def lines(self) -> tuple[ScriptLine, ...]:
-        """The script for another process, which has the same recording."""
+        """The script for another process with the same recording."""
         return tuple(
             ScriptLine(key, NO_ANSWER if match.stored is None else match.stored.id, match.fields)
             for key, match in self.log
         )
 
     def load(self, lines: Sequence[ScriptLine], index: ExchangeIndex[E]) -> None:
-        """Take over the script that the first run wrote in another process: every run from now on follows it."""
+        """Adopt the script that the first run wrote in another process, for all further runs."""
         self._has_started = True
         wanted = {line.answer for line in lines}
         answers = {stored.id: stored for stored in index if stored.id in wanted}
@@ -89,10 +89,10 @@ class Script(Generic[E]):
 
 
 class ScriptedRun(Generic[E]):
-    """One run along a script: equal requests get their answers in order, and then the last one again and again.
+    """One run along a script: equal requests get their answers in order, the last one repeatedly.
 
-    The first run gets nothing from the script, and adds to it what it uses. What another run uses that the script does
-    not have is an answer for this run alone.
+    The first run gets nothing from the script, and adds the answers it uses. Another run's answers outside the script
+    are for this run only.
     """
 
     def __init__(self, script: Script[E], *, is_first: bool) -> None:
@@ -101,7 +101,7 @@ class ScriptedRun(Generic[E]):
         self._served, self._served_after = Counter[RequestKey](), Counter[RequestKey]()
 
     def next_answer(self, key: RequestKey) -> ExchangeMatch[E] | None:
-        """Return the answer that is next for such a request, or None if it was never made. It stays next until used."""
+        """Return the next answer to such a request, or None if it was never made. It stays next until used."""
         if self.is_first:
             return None
         answers = self._script.answers_to(key)
@@ -110,25 +110,25 @@ class ScriptedRun(Generic[E]):
         return answers[min(self._served[key], len(answers) - 1)]
 
     def next_answer_after(self, key: RequestKey, tool: str, call: int) -> ExchangeMatch[E] | None:
-        """Return the answer that is next for such a request, of those after that call of a tool; None without any."""
+        """Return the next answer to such a request among those after that tool call, or None."""
         answers = self._script.answers_after(key, tool, call)
         return answers[min(self._served_after[key], len(answers) - 1)] if answers else None
 
     def is_from_after(self, key: RequestKey, tool: str, call: int) -> bool:
-        """Return whether the answer that is next for such a request came after that call of a tool."""
+        """Return whether the next answer to such a request came after that tool call."""
         later, following = self._script.answers_after(key, tool, call), self.next_answer(key)
         return any(each is following for each in later)
 
     def was_made(self, key: RequestKey) -> bool:
-        """Return whether the first run has made such a request."""
+        """Return whether the first run made such a request."""
         return not self.is_first and self._script.answers_to(key) is not None
 
     def note_after(self, key: RequestKey) -> None:
-        """Count an answer as served that came after a call of a tool."""
+        """Count an answer as served that came after a tool call."""
         self._served_after[key] += 1
 
     def accepts(self, key: RequestKey, fingerprint: str | None) -> bool:
-        """Return whether a recorded exchange may answer that is not in the script: only one of that very request.
+        """Return whether a recorded exchange outside the script may answer: only one of the exact request.
 
         In the first run any may, as in an ordinary replay.
         """
@@ -158,12 +158,12 @@ class ModelScript(Script[Exchange]):
         self.conversations = ConversationScript(self._model_calls)
 
     def key_of(self, step: str, fingerprint: str) -> RequestKey | None:
-        """Return the request of a step that an exchange with this fingerprint has answered; None if there is none."""
+        """Return the request of a step that an exchange with this fingerprint answered, or None."""
         answered = ((key, match.stored) for key, match in self.log if key[0] == step)
         return next((key for key, stored in answered if stored is not None and stored.fingerprint == fingerprint), None)
 
     def tells_failure(self, messages: Sequence[JsonObject]) -> bool:
-        """Return whether a request tells its model of a failure that the clean run did not have."""
+        """Return whether a request reports a failure to its model that the clean run did not have."""
         return tells_failure(messages, self.conversations.known_texts)
 
     def _model_calls(self) -> Iterable[ScriptedCall]:
@@ -175,21 +175,22 @@ class ModelScript(Script[Exchange]):
 
 
 OnMiss = Literal["explore", "stop", "default", "live"]
-"""What answers a call of an exploration that was never recorded: a continuation; nothing, so that the run stops; the
-default response; or a real model."""
+"""The answer to an unrecorded call of an exploration: a continuation; nothing, which stops the run; the default
+response; or a real model.
+"""
 
 
 class ScriptedModels(RecordedModels):
     """Answers the calls of one run of an exploration.
 
     The first run is a strict replay and writes the `script`: the answers to each request. In later runs equal requests
-    get these answers in order, and then the last one again, so that an agent may retry or start over. So do requests
-    with the same messages to another model.
+    get these answers in order, the last one repeatedly, so an agent may retry or start over. So do requests with the
+    same messages to another model.
 
-    A request that the script does not have is a miss, unless the recording has exactly that request, or an answer that
-    was written by hand for it. `on_miss` says what happens then. `mark` is part of the text of a continuation that
-    gives up. `continued_by` names what answered misses: a continuation, `default` or `live`; empty if nothing had to. A
-    run that `has_ended` because of a miss gets no answers any more, of tools neither.
+    A request outside the script is a miss, unless the recording has the exact request, or a hand-written answer for it.
+    `on_miss` is the policy. `mark` is part of the text of a continuation that gives up. `continued_by` names the answer
+    to misses: a continuation, `default` or `live`, or "". A run that `has_ended` because of a miss gets no further
+    answers, not even from tools.
     """
 
     def __init__(
@@ -227,8 +228,9 @@ class ScriptedModels(RecordedModels):
         return self._answer_nearby(call, key) or (MISSING if is_answer else match)
 
     def _answer_nearby(self, call: Call, key: tuple[str, str]) -> ExchangeMatch[Exchange] | None:
-        """Return the answer to a request that differs in nothing that counts, to the same messages by another model, or
-        what was written by hand; None if there is none."""
+        """Return the answer to a request with only harmless differences, or with the same messages to another model, or
+        a hand-written answer, or None.
+        """
         if self._run.is_first:
             return None
         fields, conversations = orjson.loads(call.fields), self.script.conversations
@@ -246,9 +248,9 @@ class ScriptedModels(RecordedModels):
         return None if written is None else ExchangeMatch("step_id", written, script_key=key)
 
     def refusal(self, call: Call, step: str | None, match: ExchangeMatch[Exchange]) -> RecordingMismatchError:
-        """Return the error with the nearest entry; without it if this is not the first miss that is answered.
+        """Return the error with the nearest entry, or without it after the first answered miss.
 
-        Only the first one is reported, and to look for the nearest entry takes longer than all else.
+        Only the first miss is reported, and finding the nearest entry is slow.
         """
         if self.continued_by and self.can_continue and match.mismatch is not None:
             return RecordingMismatchError("the run has diverged before", kind=match.mismatch)
@@ -263,9 +265,9 @@ class ScriptedModels(RecordedModels):
         return not self.has_ended and not self._run.is_first and self.on_miss != "stop"
 
     def continued(self, call: Call, step: str | None) -> ExchangeMatch[Exchange] | None:
-        """Return what answers a call that missed; None if it is to be refused, as all calls after it are then.
+        """Return the answer to a missed call, or None to refuse it and all later calls.
 
-        Only whoever made the call can ask a real model instead.
+        Only the caller can ask a real model instead.
         """
         if not self.can_continue or call.is_message or self.on_miss == "live":
             self.has_ended = self.has_ended or call.request is not None or call.is_message
@@ -280,7 +282,7 @@ class ScriptedModels(RecordedModels):
         return match.with_folders(call.renames)
 
     def end(self) -> None:
-        """Answer nothing any more: a run that was stopped must not go on, even if it has swallowed the refusal."""
+        """Answer nothing from now on: a stopped run must not continue, even if it has swallowed the refusal."""
         self.has_ended = True
 
     def use(self, match: ExchangeMatch[Exchange]) -> None:
@@ -288,19 +290,19 @@ class ScriptedModels(RecordedModels):
         self._run.use(match)
 
     def take_back(self, key: tuple[str, str]) -> None:
-        """Make the last answer to such a request the next one again: it was lost on its way."""
+        """Make the last answer to such a request the next one again, because it was lost."""
         self._run.take_back(key)
 
     def turn(self, step: str | None, number: int) -> ExchangeMatch[Exchange] | None:
-        """Return the answer of the `number`-th call of a step, from 0; after the last one, that one again.
+        """Return the answer of the `number`-th call of a step, from 0; the last one repeatedly.
 
-        None in the clean run, or if the step has made no call there.
+        None in the clean run, or if the step made no call there.
         """
         calls = [] if self._run.is_first else self.script.conversations.calls_of(step or "")
         return ExchangeMatch("step_id", calls[min(number, len(calls) - 1)].stored) if calls else None
 
     def tells_failure(self, request: Request) -> bool:
-        """Return whether the request tells its model of a failure that the clean run did not have."""
+        """Return whether the request reports a failure to its model that the clean run did not have."""
         return not self._run.is_first and self.script.tells_failure(request.messages)
 
 
@@ -308,20 +310,20 @@ _READING = re.compile(
     r"(?:get|find|list|search|read|fetch|look_?up|check|query|show|status|poll|describe|count|exists|view|load|retrieve|verify)"
     r"(?![a-z])"
 )
-"""How the names of tools begin that read, as far as nothing is declared."""
+"""The beginnings of undeclared tools' names that suggest reading."""
 
 
 class UnseenEffect(Struct, frozen=True):
-    """A tool that ran in its `call`-th call, and whose caller got no whole answer; as `call` is counted in a plan."""
+    """A tool that ran in its `call`-th call, as a plan counts it, without a whole answer for its caller."""
 
     tool: str
     call: int
 
 
 class World:
-    """The effects of one run whose answers were lost, garbled or empty, as `faults` has them.
+    """The effects of one run whose answers were lost, garbled or empty according to `faults`.
 
-    Its tools are known by what is declared. A tool that declares nothing reads if its name says so.
+    Its tools are known by their declarations. An undeclared tool reads if its name says so.
     """
 
     def __init__(self, faults: FaultLog, declarations: Mapping[str, ToolDeclaration]) -> None:
@@ -329,13 +331,13 @@ class World:
 
     @property
     def fired_count(self) -> int:
-        """How many faults have fired."""
+        """The number of fired faults."""
         return len(self._faults.fired)
 
     def unseen_before(self, tool: str) -> UnseenEffect | None:
-        """Return the effect that a call of `tool` would show now, and which is its caller's last unseen one.
+        """Return the effect that a call of `tool` would now reveal, its caller's last unseen one.
 
-        None if there is none, or the tool does not read.
+        None without one, or if the tool does not read.
         """
         if not self._faults.fired or not self._reads(tool):
             return None
@@ -351,9 +353,9 @@ class World:
         return next(unseen, None)
 
     def prevented_before(self, tool: str, ran: Mapping[str, int]) -> UnseenEffect | None:
-        """Return the last effect that a fault has prevented, and that a call of `tool` must not show; None without any.
+        """Return the last prevented effect, which a call of `tool` must not reveal, or None.
 
-        `ran` are the tools that have run, with how many faults had fired then.
+        `ran` are the tools that ran, with the number of faults fired by then.
         """
         if not self._faults.fired or not self._reads(tool):
             return None
@@ -375,7 +377,7 @@ class World:
         return declared.read_only
 
     def _declared(self, tool: str) -> ToolDeclaration:
-        """Return what a tool declares, which may be known by its name without that of its server."""
+        """Return a tool's declaration, which may omit its server's name."""
         return self._declarations.get(tool, self._declarations.get(tool.rpartition(".")[2], UNDECLARED))
 
 
@@ -388,13 +390,12 @@ NEAREST_RESULT, DEFAULT_RESULT = "nearest result", "default result"
 
 
 class ScriptedTools(RecordedTools):
-    """Answers the tool calls of one run of an exploration, along the `script` that the first run has written.
+    """Answers the tool calls of one run of an exploration, along the `script` of the first run.
 
-    A call that the script does not have is a miss, unless the recording has exactly that call. The `models` of the run
-    say what happens then: the call gets the result of the most similar recorded call, or the default, or the run stops,
-    for models as well. `diverged` are the errors of the misses, and `continued_by` names what answered them: a nearest
-    or a default result; it is empty if nothing had to. `unknown` has what the recording does not know of reads after
-    effects that nobody has seen, once each.
+    A call outside the script is a miss, unless the recording has the exact call. The run's `models` decide what
+    follows: the call gets the result of the most similar recorded call, or the default, or the run stops, for models as
+    well. `diverged` are the errors of the misses, and `continued_by` names their answers: a nearest or a default
+    result, or "". `unknown` has the unknown results of reads after unseen effects, once each.
     """
 
     def __init__(
@@ -408,14 +409,14 @@ class ScriptedTools(RecordedTools):
         self._run, self._models, self._world = script.start_run(), models, STATELESS
 
     def remember(self, world: World) -> None:
-        """Answer as this world would, in which effects have run that nobody has seen."""
+        """Answer according to this world, with its unseen effects."""
         self._world = world
 
     def find(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
-        """Return what answers a call: see `RecordedTools.find`. A match by `default` is not to be used up.
+        """Return the answer to a call: see `RecordedTools.find`. A match by `default` is not used up.
 
         Raises:
-            RecordingMismatchError: the run is to stop.
+            RecordingMismatchError: the run must stop.
         """
         if is_mcp_key(tool):
             return super().find(tool, arguments, fingerprint)
@@ -440,10 +441,10 @@ class ScriptedTools(RecordedTools):
     # After an effect whose answer was lost, an agent that reads back must not be told that nothing has happened: it
     # would be accused of the repeat that this leads to.
     def _after_effect(self, tool: str, arguments: JsonObject, fingerprint: str) -> ExchangeMatch[ToolExchange] | None:
-        """Return what a read says after an effect that nobody has seen; None if there is no such effect.
+        """Return the answer to a read after an unseen effect, or None without such an effect.
 
-        It is a later recorded answer to the same call, or one that was written by hand. If there is neither, the call
-        is answered as before the effect, and noted as `unknown`.
+        It is a later recorded answer to the same call, or a hand-written one. Without either, the call is answered as
+        before the effect, and noted as `unknown`.
         """
         effect = None if self._run.is_first else self._world.unseen_before(tool)
         key = (tool, fingerprint or hash_arguments(arguments))
@@ -471,7 +472,7 @@ class ScriptedTools(RecordedTools):
             self.unknown[f"{text}: {shown}"] = None
 
     def _written(self, tool: str, arguments: JsonObject, effect: str) -> StoredExchange[ToolExchange] | None:
-        """Return what was written by hand for a call after an effect: the entry with its arguments, or with none."""
+        """Return the hand-written answer to a call after an effect: the entry with its arguments, or with none."""
         names, conditions = {tool, tool.rpartition(".")[2]}, {f"after {effect}", f"after {effect.rpartition('.')[2]}"}
         entries = [each for each in self.index if each.is_conditional and each.key in names]
         fitting = [each for each in entries if each.exchange.when in conditions]
@@ -481,7 +482,7 @@ class ScriptedTools(RecordedTools):
     def continued(
         self, tool: str, arguments: JsonObject, refusal: RecordingMismatchError
     ) -> ExchangeMatch[ToolExchange]:
-        """Return what answers a call that missed: the most similar success, or nothing recorded."""
+        """Return the answer to a missed call: the most similar success, or none."""
         if self._models.on_miss == "default":
             self.continued_by = DEFAULT_RESULT
             return ExchangeMatch("default")

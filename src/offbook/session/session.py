@@ -1,4 +1,4 @@
-"""A session finds the planned fault of each call of a run, notes what fired, and keeps answers in their order."""
+"""A session finds the planned fault of each call of a run, notes fired faults, and keeps answers in order."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ NO_FAULTS: FaultPlan = FaultPlan()
 # function, and there may be other wrappers between the two. So the source is told by the context. It compares the name:
 # a tool whose result is lost may itself call models and other tools, which do get their answers.
 lost_answer: ContextVar[str | None] = ContextVar("lost_answer", default=None)
-"""The tool whose result is lost on its way to the caller; an empty str if it is the answer of a model."""
+"""The tool whose result is lost on its way to the caller, or "" for a model's answer."""
 
 
 class StruckCall(Struct, frozen=True, gc=False):
-    """A call at its site, with what the plan has for it: a fault, whose texts carry the `mark`, or a crash.
+    """A call at its site, with its planned fault, whose texts carry the `mark`, or its crash.
 
-    Model calls have faults of models, and tool calls those of tools.
+    Model calls have model faults, and tool calls tool faults.
     """
 
     site: Site | ToolSite
@@ -43,11 +43,10 @@ class StruckCall(Struct, frozen=True, gc=False):
 
 
 class Session(Faulted):
-    """The calls of one run: `numbers` says which call and attempt each is, `faults` which faults of the plan fired.
+    """The calls of one run: `numbers` assigns calls and attempts, `faults` are the fired faults of the plan.
 
-    Whatever the calls come through, a provider, tools, HTTP, WebSocket or MCP, they share these if they are calls of
-    one run. In an exploration they are `marked`: the texts of faults carry marks. Held answers `wait` on the clock of
-    the run.
+    All calls of one run share these over every face: a provider, tools, HTTP, WebSocket or MCP. In an exploration they
+    are `marked`: the texts of faults carry marks. Held answers `wait` on the run's clock.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Session(Faulted):
         return Log(faults=[self.faults], plan=self.plan)
 
     def strike(self, site: Site | ToolSite) -> StruckCall:
-        """Find what the plan has for a call, and note that it fires."""
+        """Find the planned fault or crash of a call, and note that it fires."""
         plan = self.plan
         if plan is NO_FAULTS and not self._marked:
             return StruckCall(site)
@@ -87,10 +86,9 @@ class Session(Faulted):
 
     @contextmanager
     def asking(self, struck: StruckCall) -> Iterator[None]:
-        """Let whatever answers a call in this process answer it now, without its fault.
+        """Let the source of a call in this process answer it now, without its fault.
 
-        If it has no answer, its error names the faults that fired. If the fault loses the answer, it stays for the
-        next try.
+        A missing answer's error names the fired faults. If the fault loses the answer, it stays for the next attempt.
         """
         site, fault = struck.site, struck.model_fault or struck.tool_fault
         tool, own = (site.tool, None) if isinstance(site, ToolSite) else ("", site)
@@ -104,7 +102,7 @@ class Session(Faulted):
             lost_answer.reset(token)
 
     def crash_after_effects(self, tools: Iterable[str]) -> bool:
-        """Count effects that a program reports, by their tools, and return whether it is to crash after one."""
+        """Count a program's reported effects by tool, and return whether it crashes after one."""
         sites = [self.numbers.start_effect(tool) for tool in tools]
         crashes = [(site, crash) for site in sites if (crash := self.plan.crash_at(site)) is not None]
         for site, crash in crashes:
@@ -118,7 +116,7 @@ class Session(Faulted):
         return self.faults.note(fired, self.plan.line_at(site), marked=self._marked and not isinstance(fault, Crash))
 
     def take_back(self, site: Site | ToolSite, fault: AnyPlannedFault) -> None:
-        """Forget a fault that has changed nothing after all."""
+        """Forget a fault without effect."""
         self.faults.take_back(PlannedFault(At.of(site), fault), self.plan.line_at(site))
 
     def follow(self, plan: FaultPlan) -> None:
@@ -127,26 +125,26 @@ class Session(Faulted):
 
     @cached_property
     def order(self) -> CallOrder:
-        """Which calls are under way; it is needed only if the plan `has_orders`."""
+        """The calls under way, needed only if the plan `has_orders`."""
         return CallOrder(self._wait)
 
     @property
     def has_orders(self) -> bool:
-        """Whether the plan holds answers until other calls have ended, so that calls are answered `in_order`."""
+        """Whether the plan holds answers until other calls have ended, so calls are answered `in_order`."""
         return self._shares_order or self.plan.has_orders
 
     def share_order(self, order: CallOrder) -> None:
-        """Note in `order` which calls are under way, whatever the plan: calls elsewhere may wait for them."""
+        """Note calls under way in `order` for any plan, because calls elsewhere may wait for them."""
         self.order, self._shares_order = order, True
 
     async def hold(self, call: OpenCall, fault: AnyPlannedFault | None) -> None:
-        """Hold the answer to a call that is under way as long as its fault says."""
+        """Hold the answer to a call under way as long as its fault says."""
         if isinstance(fault, HeldUntil):
             await self.order.holder(call, partial(self.take_back, call.place, fault))(fault.target)
 
     @asynccontextmanager
     async def in_order(self, site: Site | ToolSite, fault: AnyPlannedFault | None) -> AsyncIterator[None]:
-        """Hold the answer to a call as long as its fault says, and note that it is under way until the block ends."""
+        """Hold the answer to a call as long as its fault says. It is under way until the block ends."""
         call = self.order.start(site)
         try:
             await self.hold(call, fault)

@@ -1,4 +1,4 @@
-"""Who answers a call: a recording in its order, a cache, a position that processes share, the script of a run."""
+"""The sources of answers: a recording in its order, a cache, a shared position, the script of a run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Source(Served, Generic[E]):
             self.tape.but_for[match.but_for] += 1
 
     def serve(self, match: ExchangeMatch[E], tool: str = "") -> None:
-        """Count a match as served to a model call, or to a call of `tool`; give it back if a fault loses it."""
+        """Count a match as served to a model call, or to a call of `tool`; return it if a fault loses it."""
         if lost_answer.get() == tool:
             self.give_back(match)
         else:
@@ -73,11 +73,11 @@ class Source(Served, Generic[E]):
 
     @property
     def used_ids(self) -> Set[int]:
-        """The ids of the exchanges that were served, in the order in which they first were."""
+        """The ids of the served exchanges, in the order of their first use."""
         return self._cursor.used_ids
 
     def note_used(self, ids: Iterable[int]) -> None:
-        """Count exchanges as served that a replay of the same recording in another process has served."""
+        """Count exchanges as served by another process's replay of the recording."""
         self._cursor.note_used(ids)
 
     @property
@@ -88,21 +88,21 @@ class Source(Served, Generic[E]):
 class RecordedModels(Source[Exchange]):
     """Answers calls of models and of other APIs from a recording.
 
-    A model call matches an entry by its step if it has one, by its fingerprint, by what counts of its request, by the
-    same conversation in another protocol, or an entry that does not say what it answers. Plain HTTP matches by its
-    fingerprint alone.
+    A model call matches an entry by its step if it has one, by its fingerprint, by the relevant parts of its request,
+    by the same conversation in another protocol, or an entry without a request. Plain HTTP matches only by its
+    fingerprint.
     """
 
     def __init__(self, tape: Tape, cursor: Cursor[Exchange] | None = None) -> None:
         super().__init__(tape, Cursor(tape.reader) if cursor is None else cursor)
 
     def find(self, call: Call, step: str | None) -> ExchangeMatch[Exchange]:
-        """Return what answers a call of a step. It counts as served when it is passed to `use`.
+        """Return the answer to a call of a step. It counts as served after `use`.
 
-        If nothing answers, the match of a lenient tape has the reason, and perhaps the nearest entry.
+        Without an answer, the match of a lenient tape has the reason, and perhaps the nearest entry.
 
         Raises:
-            RecordingMismatchError: nothing answers, and the tape is strict.
+            RecordingMismatchError: there is none, and the tape is strict.
         """
         match = self.look_up(call, step)
         if match.mismatch is not None and self.tape.strict:
@@ -150,7 +150,7 @@ class RecordedModels(Source[Exchange]):
         return None
 
     def refusal(self, call: Call, step: str | None, match: ExchangeMatch[Exchange]) -> RecordingMismatchError:
-        """Return the error of a call that nothing answers: what is nearest, and in what it differs."""
+        """Return the error of an unanswered call: the nearest entry, and the difference."""
         from offbook.recording.match.mismatch import (  # noqa: PLC0415 - most runs have no mismatch
             http_mismatch_error,
             mismatch_error,
@@ -184,7 +184,7 @@ class RecordedModels(Source[Exchange]):
 
 
 class CachedModels(RecordedModels):
-    """Answers from a shared recording, as it is when a call is made. What it has not is left to the real API."""
+    """Answers from a shared recording as it is at the time of a call. The real API makes missing calls."""
 
     def __init__(self, tape: Tape, cache: CallCache) -> None:
         super().__init__(tape, SharedCursor(cache.reader))
@@ -209,11 +209,11 @@ class CachedModels(RecordedModels):
 
 
 AHEAD = (1, *[16] * 62)
-"""How many answers each claim of a call asks for: more than one only if another process was quicker."""
+"""The number of answers that each claim of a call requests: more than one only after another process was quicker."""
 
 
 class ClaimedModels(RecordedModels):
-    """Answers a session that other processes answer, too: what it serves, it claims first, for all of them."""
+    """Answers a session that other processes also answer: it claims each exchange for all of them before serving it."""
 
     _cursor: PositionCursor
 
@@ -271,16 +271,16 @@ class ClaimedModels(RecordedModels):
 
 
 class RecordedTools(Source[ToolExchange]):
-    """Answers tool calls from a recording: by the first unused exchange of the tool with these arguments, or with none.
+    """Answers tool calls from a recording: by the tool's first unused exchange with equal arguments, or with none.
 
-    What an MCP server answered to other requests, such as for a list, is found in the same way by the key of the
-    request. After the last answer it is given again: clients cache lists, and poll.
+    An MCP server's answers to other requests, such as for a list, are found likewise by the key of the request. The
+    last answer repeats, because clients cache lists, and poll.
 
     `folders` are those of the run that is answered.
 
     Args:
-        alike: finds calls whose arguments mean the same; by default, those that differ in home folders alone.
-        finds_servers: whether a tool that was recorded over MCP, like `github.create_issue`, is also found by its name
+        alike: finds calls with equivalent arguments; by default, those that differ only in home folders.
+        finds_servers: whether a tool recorded over MCP, like `github.create_issue`, is also found by its name
             alone, if only one server has it.
     """
 
@@ -297,17 +297,17 @@ class RecordedTools(Source[ToolExchange]):
         self._alike, self._finds_servers = alike or tape.alike_arguments, finds_servers
 
     def note_defaults(self, tool: str, defaults: JsonObject) -> None:
-        """Note the defaults of a tool's arguments: a call is the same with one that is given and one that is not."""
+        """Note the defaults of a tool's arguments: passing a default explicitly or omitting it is the same."""
         self._alike.note_defaults(tool, defaults)
 
     def find(self, tool: str, arguments: JsonObject, fingerprint: str = "") -> ExchangeMatch[ToolExchange]:
-        """Return what answers a call of a tool. It counts as served when it is passed to `use`.
+        """Return the answer to a tool call. It counts as served after `use`.
 
-        If nothing answers, the match of a lenient tape has the reason, and perhaps the nearest entry. `fingerprint` is
-        that of the call, if more than its arguments counts.
+        Without an answer, the match of a lenient tape has the reason, and perhaps the nearest entry. `fingerprint` is
+        the call's, if more than its arguments counts.
 
         Raises:
-            RecordingMismatchError: nothing answers, and the tape is strict.
+            RecordingMismatchError: there is none, and the tape is strict.
         """
         match = self.look_up(tool, arguments, fingerprint)
         if match.mismatch is not None and (self.tape.strict or is_mcp_key(tool)):
@@ -364,7 +364,7 @@ class RecordedTools(Source[ToolExchange]):
             self._alike.note_served(match.stored)
 
     def refusal(self, tool: str, arguments: JsonObject, match: ExchangeMatch[ToolExchange]) -> RecordingMismatchError:
-        """Return the error of a call that nothing answers: what is nearest, and in what it differs."""
+        """Return the error of an unanswered call: the nearest entry, and the difference."""
         from offbook.recording.match.mismatch import tool_mismatch_error  # noqa: PLC0415 - only errors need it
 
         return tool_mismatch_error(tool, arguments, match, self.index)
@@ -382,9 +382,9 @@ class RecordedTools(Source[ToolExchange]):
 
 
 class CachedTools(RecordedTools):
-    """Answers tool calls from a shared recording, as it is when a call is made. What it has not is made for real.
+    """Answers tool calls from a shared recording as it is at the time of a call. Missing calls are made for real.
 
-    Unlike requests to a model, equal calls are told apart: the second call of every run gets the second answer.
+    Unlike model requests, equal calls are distinguished: the second call of every run gets the second answer.
     """
 
     def __init__(self, cache: CallCache) -> None:

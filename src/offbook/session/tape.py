@@ -1,4 +1,4 @@
-"""A recording as the runs that replay it share it: what is looked up in it is indexed once."""
+"""A recording as shared by the runs that replay it, indexed once."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ MAX_WRITTEN_ENTRIES = 500
 
 
 class Tape:
-    """A recording with its rules and its indexes, which are built when they are first needed.
+    """A recording with its rules and its indexes, which are built on demand.
 
-    Calls that a `strict` one does not answer are refused; with `exact`, it answers equal requests alone, whatever its
-    rules. `but_for` counts the calls that it has answered though they differ, by what does not count in them.
+    A `strict` one refuses unanswered calls; with `exact`, it answers only equal requests, whatever its rules. `but_for`
+    counts the calls answered despite a harmless difference, by the kind of difference.
 
     Raises:
         RecordingFormatError: its rules are invalid.
@@ -47,12 +47,12 @@ class Tape:
 
     @cached_property
     def alike(self) -> AlikeRequests:
-        """The entries by what their requests are without what does not count."""
+        """The entries by the relevant parts of their requests."""
         return AlikeRequests(self.reader, self.rules)
 
     @cached_property
     def alike_arguments(self) -> AlikeArguments:
-        """The tool calls by what their arguments are without what does not count."""
+        """The tool calls by the relevant parts of their arguments."""
         return AlikeArguments(self.reader.tools, self.rules)
 
     @cached_property
@@ -64,9 +64,9 @@ class Tape:
 
     @cached_property
     def answers_in_order(self) -> bool:
-        """Whether answers depend on the order of calls: there are some that answer any request, one after the other.
+        """Whether answers depend on the order of calls: several consecutive ones answer any request.
 
-        They are written by hand, and looked for among the first entries alone.
+        They are hand-written, and searched for only among the first entries.
         """
         written = [stored for stored in islice(self.reader, MAX_WRITTEN_ENTRIES) if stored.fingerprint is None]
         return len(written) > 1 or not all(stored.repeats for stored in written)
@@ -80,7 +80,7 @@ class Tape:
 
     @cached_property
     def written(self) -> list[StoredExchange[Exchange]]:
-        """The answers that were written by hand for requests that nothing else answers, in order."""
+        """The hand-written answers for otherwise unanswered requests, in order."""
         return [stored for stored in self.reader if stored.is_conditional]
 
     @cached_property
@@ -91,11 +91,10 @@ class Tape:
 
 
 class CrossProtocolIndex:
-    """The entries of a recording that also answer requests other than the one they were recorded with.
+    """The entries of a recording that also answer requests other than their own.
 
-    In another protocol, the same conversation has other parameters and another model name: an entry that was recorded
-    in another protocol answers requests with the same messages and tools. An entry that does not say which request it
-    answers, answers any.
+    In another protocol, the same conversation has other parameters and another model name: an entry of another protocol
+    answers requests with the same messages and tools. An entry without a request answers any.
     """
 
     def __init__(self, reader: RecordingReader, rules: NormaliseRules, *, codec_names: Mapping[str, str]) -> None:
@@ -120,14 +119,14 @@ class CrossProtocolIndex:
         return ExchangeMatch("prompt_hash", matching[-1], "exhausted")
 
     def _recorded_in_others(self, call: Call) -> list[StoredExchange[Exchange]]:
-        """Return the entries of the same conversation that were recorded in other protocols."""
+        """Return the entries of the same conversation in other protocols."""
         if self._protocols <= {call.protocol}:
             return []
         same = self._by_conversation.get(self._conversation(orjson.loads(call.fields)), [])
         return [each for each in same if self._protocol(each) != call.protocol]
 
     def _protocol(self, stored: StoredExchange[Exchange]) -> str:
-        """Return the protocol that the entry was recorded in; empty if it does not say."""
+        """Return the protocol of the entry, or "" if it is unknown."""
         wire = stored.exchange.wire
         return self._codec_names.get(stored.exchange.provider, "") if wire is None else wire.protocol
 
@@ -138,7 +137,7 @@ class CrossProtocolIndex:
 
 
 def _with_parsed_arguments(message: JsonObject) -> JsonObject:
-    """Return a message whose tool calls have their arguments as JSON values: protocols write them differently."""
+    """Return a message with its tool calls' arguments as JSON values, because protocols serialise them differently."""
     calls = message.get("tool_calls")
     return message | {"tool_calls": [_parsed_call(call) for call in calls]} if isinstance(calls, list) else message
 

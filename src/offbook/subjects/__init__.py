@@ -7,7 +7,7 @@ import os
 from offbook.files import read_regular
 
 FILE_START = b'{\n  "offbook": "regression"'
-"""The first bytes of such a file."""
+"""The file type's first bytes."""
 
 
 def is_regression(path: str | os.PathLike[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The lives of a run that is killed at a call and started again, as one run; those of a workflow are forked here."""
+"""The lives of a run that is killed at a call and restarted, joined to one run; a workflow's are forked here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CRASHED = "crashed"
 
 
 def first_life(run: Run) -> FirstLife:
-    """Return what a run did that ended with a crash: the last fault that fired."""
+    """Return the run until its crash, the last fired fault."""
     return FirstLife(_describe_crash(parse_fault(run.fired[-1])), run.effects)
 
 
@@ -35,9 +35,9 @@ def _describe_crash(line: PlannedFault) -> str:
 
 
 def run_until_crash(work: Callable[[Life], Run]) -> tuple[Run, bool]:
-    """Run `work` in a forked process, and return its run, and whether it has crashed.
+    """Run `work` in a forked process, and return its run, and whether it crashed.
 
-    It is given its life: where that crashes, the process ends, with everything in it.
+    It is given its life: a crash there ends the process, with everything in it.
     """
     reading, writing = os.pipe()
     pid = fork_quietly()
@@ -62,7 +62,7 @@ def _run_first_life(work: Callable[[Life], Run], pipe: int) -> NoReturn:
 
 
 class _CrashingLife(Life):
-    """Ends its process where the plan has a crash, and sends the run so far through a pipe."""
+    """Ends its process at a planned crash, and sends the run so far through a pipe."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -89,7 +89,7 @@ def _send(pipe: int, report: CaseReport) -> None:
 
 
 def join_lives(first: Run, second: Run) -> Run:
-    """Return both lives as one run: what both did, and the end of the second. Calls are numbered through."""
+    """Return both lives as one run: the calls of both, numbered through, and the end of the second."""
     return replace(
         second,
         calls=(*first.calls, *_numbered_after(first.calls, second.calls)),

@@ -1,4 +1,4 @@
-"""Executors of the cases of a subject: one after the other, in threads, or in forked processes."""
+"""Executors of a subject's cases: sequential, in threads, or in forked processes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class StoppableSubject(Subject, Protocol):
     """A subject whose runs can be ended from outside: a program."""
 
     def stop(self) -> None:
-        """End the current runs, and those that are started from now on."""
+        """End the current runs, and later ones."""
         ...
 
 
 MANY_CASES = 100
-"""After how many cases it is worth while to start another worker of a program, which loads its libraries first."""
+"""The number of cases that justifies another worker of a program, which loads its libraries first."""
 
 
 class ThreadExecutor:
-    """Runs several cases at once in threads. At a deadline it stops the subject.
+    """Runs several cases concurrently in threads. At a deadline it stops the subject.
 
-    After many cases, `spare` more run at once: while a program waits for its answer, and the server for the next call,
-    processors are idle.
+    After many cases, `spare` more run: processors are idle while a program waits for its answer, and the server for the
+    next call.
     """
 
     def __init__(self, subject: StoppableSubject, workers: int, *, spare: int = 0) -> None:
@@ -74,7 +74,7 @@ class ThreadExecutor:
 
 
 class _StartedCase:
-    """A case in progress: the runs that have ended, and the one that has not."""
+    """A case in progress: its ended runs, and the present one."""
 
     def __init__(self, subject: IsolatedSubject, case: FaultCase) -> None:
         self._subject, self._case = subject, case
@@ -86,11 +86,11 @@ class _StartedCase:
 
     @property
     def current(self) -> StartedRun | None:
-        """The run in progress; None if the case has ended."""
+        """The run in progress, or None if the case has ended."""
         return self._current
 
     def advance(self) -> None:
-        """Take the run if it has ended, and start the next one, if the case needs another."""
+        """Collect the run if it has ended, and start the next one, if the case needs another."""
         if self._current is not None and self._current.process.poll():
             self._runs.append(self._subject.finish(self._current))
             self._start_next()
@@ -107,7 +107,7 @@ class _StartedCase:
 
 
 class ForkExecutor:
-    """Runs several cases at once, each run in a forked process. All processes are forked from this thread."""
+    """Runs several cases concurrently, each run in a forked process. All processes are forked from this thread."""
 
     def __init__(self, subject: IsolatedSubject, workers: int) -> None:
         self._subject, self.workers = subject, workers
@@ -151,15 +151,15 @@ AnyWorkers: TypeAlias = Workers | RayAddress
 
 
 def worker_count(workers: Workers) -> int:
-    """Return how many workers that is; `auto` is one for each core."""
+    """Return a number of workers; `auto` is one for each core."""
     return (os.cpu_count() or 1) if workers == "auto" else workers
 
 
 def executor_of(subject: Subject, workers: Workers) -> CaseExecutor:
-    """Return what runs `workers` cases of a subject at once; `auto` is one for each core.
+    """Return the executor for `workers` concurrent cases of a subject; `auto` is one for each core.
 
-    Programs are processes of their own, so that threads are enough for them. For many cases of a program, `auto` is one
-    more: a processor has nothing to do while a call or its answer is on its way.
+    Programs are separate processes, so threads suffice for them. For many cases of a program, `auto` is one more: a
+    processor is idle while a call or its answer is in transit.
     """
     count = worker_count(workers)
     if isinstance(subject, IsolatedSubject):

@@ -1,4 +1,4 @@
-"""Subjects that run in this program: every run, the clean one too, happens in a forked process of its own."""
+"""Subjects that run in this program: every run, including the clean one, is a separate forked process."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class StartedRun:
 class IsolatedSubject(ABC):
     """A subject that runs in this program. A subclass implements `run_here`, which is called in a forked process.
 
-    So nothing that a run does, loads or changes is there for the next one, except for what the clean run was answered.
-    What it has loaded from outside the agent's own code is loaded here afterwards, so that other runs need not.
+    Nothing that a run does, loads or changes remains for the next one, except the clean run's answers. Modules that the
+    clean run loaded from outside the agent's own code are then loaded here, so that other runs need not.
 
-    `notes` are remarks of `run_here` in addition to its report: set there, and here after the last run.
-    What runs print is discarded if the subject `is_silent`.
+    `notes` are remarks of `run_here` in addition to its report: set there, and here after the last run. Prints are
+    discarded if the subject `is_silent`.
 
     Raises:
-        InputError: from `run` and `finish`, if `run_here` has raised it.
+        InputError: from `run` and `finish`, if `run_here` raised it.
     """
 
     name: str
@@ -56,10 +56,10 @@ class IsolatedSubject(ABC):
 
     @abstractmethod
     def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
-        """Run it once. Changes to this object and to all others are lost."""
+        """Run it once. Changes to this and all other objects are lost."""
 
     def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
-        """Run it in a process of its own, and wait for the end."""
+        """Run it in a separate process, and wait for the end."""
         started = self.start(plan, continuation)
         try:
             wait_for_any([started.process])
@@ -68,7 +68,7 @@ class IsolatedSubject(ABC):
             started.process.kill()
 
     def start(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> StartedRun:
-        """Start a run in a process of its own. Several may run at once, except during the first, the clean run."""
+        """Start a run in a separate process. Several may run concurrently, except during the first, the clean run."""
         if self._references is None:
             self._references = TimeReferences()
         _ = str(plan)  # what that takes is known then, in the process of the run, too
@@ -130,7 +130,7 @@ class IsolatedSubject(ABC):
 
 
 def _foreign_modules(before: int) -> tuple[str, ...]:
-    """Return the modules that were loaded since there were `before`, without those of the agent.
+    """Return the modules loaded after the first `before`, without the agent's.
 
     They are the last ones. Looking at a module writes to its memory, which is shared with the parent until then:
     looking at all of them takes as long as a small run.

@@ -36,15 +36,15 @@ from offbook.tools.effects import ToolDeclaration, declared_tools
 
 
 class FunctionSubject(IsolatedSubject):
-    """A function that takes a harness and returns a result, run on a recording.
+    """A function of a harness with a result, run on a recording.
 
     Args:
-        declared: the errors that the function raises when it gives up, as classes or names.
+        declared: the errors with which the function gives up, as classes or names.
         declarations: declarations of tools by name, in addition to their own.
-        state: returns the state that a run has left.
+        state: returns the state after a run.
 
     Raises:
-        InputError: the recording cannot be read, or `state` is no function.
+        InputError: the recording cannot be read, or `state` is not a function.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
         return "; ".join(str(line) for line in self.faults)
 
     def reproduce(self) -> CaseResult:
-        """Run the subject once without a fault and once with these, and assess it.
+        """Run the subject once without a fault and once with these faults, and assess it.
 
         Raises:
             InputError: something that the subject needs is missing or wrong, or it fails without a fault.
@@ -109,7 +109,7 @@ class RegressionFolder:
     def keep(self, subject: Subject, clean: Run, found: Iterable[CaseResult], *, minimises: bool = True) -> list[Path]:
         """Write a file for each finding, and return the files, new or not.
 
-        If it `minimises`, each has as few faults as the finding needs; that takes further runs.
+        If it `minimises`, each has as few faults as the finding needs, which takes further runs.
 
         Raises:
             InputError: the folder cannot be written to.
@@ -149,7 +149,7 @@ class RegressionFolder:
 
 
 class _Minimiser:
-    """Drops the faults that a finding does not need: the rest has the same verdict, as an exploration would say."""
+    """Drops the unneeded faults of a finding: the rest has the same verdict."""
 
     def __init__(
         self, subject: Subject, clean: Run, invariants: Sequence[Invariant], *, settings: ExploreSettings
@@ -158,7 +158,7 @@ class _Minimiser:
         self._optional, self._gave_up = settings.optional_names, gave_up_by(settings.gave_up)
 
     def minimise_all(self, found: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, tuple[PlannedFault, ...]]]:
-        """Yield each finding with its lines. Findings with the same lines as an earlier one are left out."""
+        """Yield each finding with its lines, without repetitions."""
         seen: set[frozenset[str]] = set()
         for explored in found:
             lines = minimise(explored.case.lines, partial(self._has_title, explored.title))

@@ -1,4 +1,4 @@
-"""Explores one conversation of a scenario: tools are mocked, and its assertions must hold."""
+"""Explores one conversation of a scenario with mocked tools and its assertions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from offbook.tools.dispatch import is_test_error
 
 
 def open_conversation(recording: str | os.PathLike[str], prefix: str) -> MemoryReader:
-    """Read the exchanges whose steps start with `prefix`, without the prefix. Tool calls are left to the mocks.
+    """Read the exchanges whose steps start with `prefix`, without the prefix. The mocks answer tool calls.
 
     Raises:
         InputError: the recording cannot be read, or has no entry of the conversation.
@@ -62,7 +62,7 @@ def open_conversation(recording: str | os.PathLike[str], prefix: str) -> MemoryR
 
 
 class ErrorCapturingTarget:
-    """An agent whose errors are also added to `raised`: those of calls without an answer even if it caught them."""
+    """An agent whose errors are also added to `raised`, including caught errors of unanswered calls."""
 
     def __init__(self, target: Target, raised: list[Exception]) -> None:
         self.name, self._target, self._raised = target.name, target, raised
@@ -89,7 +89,7 @@ class ErrorCapturingDialogue:
 
 
 class _RoleRouter(Provider):
-    """Passes calls on without the `prefix` of their steps: those of the agent to where faults fire, others to users."""
+    """Passes calls on without the `prefix` of their steps: the agent's to where faults fire, others to users."""
 
     name = "explore"
 
@@ -109,8 +109,8 @@ EXPLORE_AS_PROGRAM = "explore it as a program: offbook explore --replay PATH -- 
 class ScenarioSubject(IsolatedSubject):
     """A conversation of a scenario with an agent of the config, run on a recording.
 
-    Faults fire at the model calls of the agent and at its mocked tools, not at the calls of a simulated user. Judges
-    are not asked. Assertions that do not hold are broken, unless the agent raised an error.
+    Faults fire at the agent's model calls and mocked tools, not at a simulated user's calls. Judges are not asked.
+    Violated assertions are broken invariants, unless the agent raised an error.
 
     Raises:
         InputError: the recording cannot be read or has no entry of the conversation, the agent is an endpoint, or
@@ -185,9 +185,9 @@ class ScenarioSubject(IsolatedSubject):
         return {"ending": conversation.ending, "turns": turns}
 
     def _with_conversation(self, run: Run, results: list[ConversationResult]) -> Run:
-        """Return the run with the broken assertions of its conversation, and with what has no answer.
+        """Return the run with its conversation's broken assertions and unanswered calls.
 
-        No continuation answers for a mock: what follows a call that a mock has no answer for cannot be judged.
+        No continuation answers for a mock, so nothing after an unanswered mock call can be judged.
         """
         if run.error is not None and run.error.type in _MISMATCH_ERRORS:
             return replace(run, diverged=run.error.message, continuation="")
@@ -208,7 +208,7 @@ _MISMATCH_ERRORS = {kind.__name__ for kind in (RecordingMismatchError, MockError
 
 
 class _RecoveryEvents:
-    """Counts what the agent does to recover in the current run."""
+    """Counts the agent's recoveries in the current run."""
 
     def __init__(self) -> None:
         self.counter = RecoveryCounter()
@@ -221,7 +221,7 @@ def config_of(file: str, config: str | None) -> Config:
     """Load the named config, or the one nearest to a file of scenarios.
 
     Raises:
-        InputError: there is none, or it is wrong.
+        InputError: there is none, or it is invalid.
     """
     found = find_config(Path(file).resolve().parent) if config is None else load_config(config)
     add_rules_of(found.source)

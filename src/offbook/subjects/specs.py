@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class SubjectSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
-    """Something to explore, and its recording. Paths are relative to the working directory."""
+    """A subject and its recording. Paths are relative to the working directory."""
 
     recording: str
 
@@ -53,7 +53,7 @@ class WorkflowSpec(SubjectSpec, frozen=True, tag="workflow"):
 
 
 class ScenarioSpec(SubjectSpec, frozen=True, tag="scenario"):
-    """A scenario of a file with an agent of a config. Without `config` it is the one nearest to the file."""
+    """A scenario of a file with an agent of a config, by default the config nearest to the file."""
 
     file: str
     scenario: str
@@ -88,7 +88,7 @@ def explore_command(spec: AnySubjectSpec, options: list[str]) -> str:
 
 
 def record_command(spec: WorkflowSpec | ProgramSpec) -> str:
-    """Return the shell command that records its run anew."""
+    """Return the shell command that records its run again."""
     anew = ["--record", spec.recording, "--record-mode", "fresh"]
     if isinstance(spec, ProgramSpec):
         mcp = [] if spec.mcp is None else ["--mcp", spec.mcp]
@@ -103,7 +103,7 @@ def _json(value: object) -> str:
 
 @contextmanager
 def open_subject(spec: AnySubjectSpec, settings: ExploreSettings, notices: Notices | None = None) -> Iterator[Subject]:
-    """Open the subject that the spec describes, for a block. A program gives its notices to `notices`.
+    """Open the described subject for a block. A program gives its notices to `notices`.
 
     Raises:
         InputError: something that it needs is missing or wrong, or the settings do not fit it.
@@ -198,7 +198,7 @@ def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
 
 
 def check_real_tools(spec: ProgramSpec, settings: ExploreSettings) -> None:
-    """Refuse a program whose tools would do something for real in every case, unless the settings allow it.
+    """Refuse a program whose tools would run for real in every case, unless the settings allow it.
 
     Raises:
         InputError: they do not allow it, or the recording cannot be read.

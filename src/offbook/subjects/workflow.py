@@ -41,19 +41,19 @@ from offbook.workflow.runs.store import LATEST, RunStore
 class WorkflowSubject(IsolatedSubject):
     """A workflow, run on a recording.
 
-    Its result is what its last steps left in the state or returned. What a step wrote that others followed, or that may
-    fail (`on_failure: continue`), does not count: what was made of it does.
+    Its result is the output of its last steps. The output of a step that others follow, or that may fail (`on_failure:
+    continue`), does not count directly.
 
     A workflow fails cleanly if an error of offbook ended it, and crashes if an error of a tool did.
 
     Args:
         state: replaces the state that the workflow declares.
         folder: the base of relative paths in the workflow.
-        settings: how it is run.
+        settings: the settings of its runs.
 
     Raises:
         InputError: the recording or a tool cannot be loaded, or a tool with a side effect would run for real in every
-            case, because the recording has no calls of tools.
+            case, because the recording has no tool calls.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class WorkflowSubject(IsolatedSubject):
         return replace(run, result=None, error=failures[0]) if failures else run
 
     def _check_tools(self, tools: Mapping[str, ToolDef]) -> Mapping[str, ToolDef]:
-        """Return the tools if none does something for real; raise InputError otherwise."""
+        """Return the tools, or raise InputError if one would run for real with an effect."""
         self._tools.update(tools)
         for tool in () if self._runs_tools else tools.values():
             declared = self._settings.declarations.get(tool.name, UNDECLARED)
@@ -157,7 +157,7 @@ class WorkflowSubject(IsolatedSubject):
         }
 
     def _last_steps(self, result: WorkflowResult) -> list[AnyStep]:
-        """Return the steps that were done and that no other step followed: routers are no steps of their own here."""
+        """Return the done steps that no other step followed, ignoring routers."""
         ran = [step for step in self._definition.steps if _status(result, step.id) in ("done", "failed")]
         followed = {name for step in ran if not _is_dead_end(step, result) for name in step.depends_on}
         done = [step for step in ran if _status(result, step.id) == "done"]
@@ -171,7 +171,7 @@ class WorkflowSubject(IsolatedSubject):
             yield pipeline.gateway
 
     def _failures(self, result: WorkflowResult) -> Iterator[RunFailure]:
-        """Yield what ended a failed workflow: the failure of the innermost step."""
+        """Yield the failure of the innermost step that ended a failed workflow."""
         counting = [step.id for step in self._definition.steps if step.on_failure != "continue"]
         outer = [result.steps[step_id] for step_id in counting if _status(result, step_id) == "failed"]
         for failed in outer[:1]:
@@ -191,7 +191,7 @@ def _status(result: WorkflowResult, step_id: str) -> StepStatus | None:
 
 
 def _is_dead_end(step: AnyStep, result: WorkflowResult) -> bool:
-    """Return whether a step is a router that has chosen nothing."""
+    """Return whether a step is a router that chose nothing."""
     return isinstance(step, RouterStep) and result.steps[step.id].output is None
 
 

@@ -1,4 +1,4 @@
-"""Tools: what a model can call, and how calls are run."""
+"""Tools: functions that a model can call, and the execution of calls."""
 
 from offbook.lazy_names import lazy_names
 

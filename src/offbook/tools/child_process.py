@@ -1,4 +1,4 @@
-"""Runs a program in a process group of its own, with bounded output, and leaves nothing of it running."""
+"""Runs a program in its own process group, with bounded output, and leaves no process running."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from offbook.text import did_you_mean, did_you_mean_file, printable_line, shorte
 
 READ_BYTES = 64 * 1024
 OUTPUT_GRACE_S = 1.0
-"""The time that `end` still reads after the program ended: a process that left the group may hold its pipes open."""
+"""The time for which `end` still reads after the program ended, because a process that left the group may hold its
+pipes open.
+"""
 
 
 INTERPRETERS = {".py": "python", ".js": "node", ".cjs": "node", ".mjs": "node", ".sh": "sh"}
-"""The interpreters of files that are named as if they were programs, by suffix."""
+"""The interpreters of scripts named like programs, by suffix."""
 
 
 def program_hint(name: str) -> str:
-    """Return what to type for a program that cannot be started: what runs the file, or the name that is meant.
+    """Return the command for a program that cannot be started: its interpreter, or the likely name.
 
-    Names are those of the programs on PATH, and of the files in the folder of a path. It is empty if none is close.
+    Names are those of programs on PATH, and of files in the folder of a path. It is empty if none is similar.
     """
     program, *arguments = name.split()[:2] or [""]
     if arguments and shutil.which(program):
@@ -47,10 +49,10 @@ def program_hint(name: str) -> str:
     return near if is_other else f"type: … -- {interpreter} {shlex.quote(name)}"
 
 
-def kill_group(leader: int, number: signal.Signals = signal.SIGKILL) -> None:
+def kill_group(leader: int, number: signal.Signals | None = None) -> None:
     """Send a signal, by default SIGKILL, to a process group. Does nothing if nothing is left of the group."""
     with suppress(ProcessLookupError, PermissionError):  # macOS reports a group of ended processes as not permitted
-        os.killpg(leader, number)
+        os.killpg(leader, signal.SIGKILL if number is None else number)
 
 
 ENDING_GRACE_S, LOOK_S = 0.5, 0.02
@@ -58,9 +60,9 @@ MAX_NAMED, MAX_COMMAND_CHARS = 3, 60
 
 
 def describe_left_running(mark: str) -> str:
-    """Name the processes that have a mark in their environment and do not end; empty if there are none.
+    """Name the running processes with a mark in their environment, or return "".
 
-    They have left the group of a program, which is killed at its end. Empty where the system has no `/proc`, too.
+    They have left the program's group, which is killed at its end. Without `/proc`, the result is always "".
     """
     until_s = time.monotonic() + ENDING_GRACE_S
     while (found := _marked(mark.encode())) and time.monotonic() < until_s:
@@ -82,7 +84,7 @@ def _marked(mark: bytes) -> list[tuple[str, str]]:
 
 
 class CapturedOutput:
-    """The first `limit_bytes` of an output of a program, and how many bytes more there were.
+    """The first `limit_bytes` of a program's output, and the number of further bytes.
 
     A thread reads the pipe to its end: the program never blocks on a full pipe.
     """
@@ -95,7 +97,7 @@ class CapturedOutput:
 
     @property
     def text(self) -> str:
-        """The captured bytes as UTF-8, with replacement characters where they are not."""
+        """The captured bytes as UTF-8, with replacement characters for invalid ones."""
         return bytes(self.data).decode("utf-8", "replace")
 
     def join(self, timeout_s: float | None = None) -> None:
@@ -111,14 +113,14 @@ class CapturedOutput:
 
 
 class ChildProcess:
-    """A running program without input, in a session and process group of its own.
+    """A running program without input, in its own session and process group.
 
     Args:
         command: the program and its arguments.
         environment: all of its environment variables.
-        limit_bytes: how many bytes of each output are captured.
+        limit_bytes: the number of captured bytes of each output.
         folder: its working directory; by default ours.
-        files: further open files that it inherits, by their numbers.
+        files: further open files that it inherits, by number.
 
     Raises:
         OSError: it cannot be started.
@@ -150,7 +152,7 @@ class ChildProcess:
         self.stderr = CapturedOutput(self._process.stderr, limit_bytes)
 
     def wait(self) -> int:
-        """Wait until both outputs are closed and the program has ended, then kill what is left of its group.
+        """Wait until both outputs are closed and the program has ended, then kill the rest of its group.
 
         Returns the exit code, -N if signal N ended the program.
         """

@@ -79,20 +79,20 @@ class ToolDef(Struct, frozen=True, dict=True):
     """A tool of an agent.
 
     Args:
-        spec: what the model sees.
+        spec: the model's view.
         callable: called with the model's arguments by name; sync or async. The model gets its return value as text,
             and its exception as an error.
         prerequisites: tools that must have run before: a name, or `{"tool": name, "match_arg": arg}`
             if that tool must have run with the same value of that argument.
-        timeout_s: how long a call may take; a synchronous function then runs in a thread.
+        timeout_s: the time limit of a call; a synchronous function then runs in a thread.
         side_effect: whether running it twice does harm; tests count its runs.
         repeatable: whether repeated calls with the same arguments are fine, as in polling.
         idempotent: whether a repeated call with the same arguments has no further effect; the name of an argument if
             that holds for calls with the same value of it: an idempotency key.
-        undoes: the tool whose effect this one takes back, as `cancel_hotel` does with `book_hotel`.
+        undoes: the tool whose effect this one undoes, as `cancel_hotel` does with `book_hotel`.
         read_only: whether it only reads and does no harm.
-        may_remain: whether its effect may stand when a run gives up.
-        failed: a pattern for results that say that it has failed, in addition to the usual shapes of errors.
+        may_remain: whether its effect may remain when a run gives up.
+        failed: a pattern for results of failed calls, in addition to the usual shapes of errors.
 
     Raises:
         InputError: `callable` cannot be called, `timeout_s` is not above 0, or the declarations contradict each other.
@@ -131,7 +131,7 @@ class ToolDef(Struct, frozen=True, dict=True):
         )
 
     def declared_as(self, declaration: ToolDeclaration) -> ToolDef:
-        """Return the tool with what is declared about it elsewhere, in addition to what it declares itself."""
+        """Return the tool with external declarations in addition to its own."""
         return replace(
             self,
             side_effect=self.side_effect or declaration.side_effect,
@@ -188,7 +188,7 @@ def is_async(function: object) -> bool:
 
 
 def wrap_tool(tool: ToolDef, function: ToolFunction, *, timeout_s: float | None) -> WrappedTool:
-    """Return the tool with another callable, which is asynchronous if that of the tool is.
+    """Return the tool with another callable, which is asynchronous if the tool's is.
 
     `function` may be a plain one, which may return an awaitable.
     """

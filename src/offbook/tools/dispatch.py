@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 
 class DaemonThreads(Executor):
-    """Runs each piece of work in a daemon thread of its own.
+    """Runs each piece of work in its own daemon thread.
 
-    Unlike in a pool, work that never ends blocks neither other work nor the end of an event loop or of the program.
+    Unlike in a pool, endless work blocks neither other work nor the end of an event loop or of the program.
     """
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -83,23 +83,23 @@ def error_text(error: Exception) -> str:
 
 
 TEST_ERRORS = (RecordingMismatchError, RecordingWriteError, MockError, EventLoopError)
-"""Errors of the test, not of the tool. No model gets them: it could continue as if nothing had happened."""
+"""Errors of the test, not of the tool. No model gets them, because it could continue as if nothing had happened."""
 
 
 _is_awaited: ContextVar[bool] = ContextVar("_is_awaited", default=False)
 
 
 def is_awaited() -> bool:
-    """Return whether the tool that is being called may return an awaitable although it is synchronous.
+    """Return whether the synchronous tool being called may return an awaitable.
 
-    `run_tool` awaits what it returns. Who calls a tool directly does not.
+    `run_tool` awaits its result. A direct caller of a tool does not.
     """
     return _is_awaited.get()
 
 
 @contextmanager
 def awaiting(*, awaits: bool) -> Iterator[None]:
-    """Make `is_awaited` return this for the tools that are called in the block."""
+    """Make `is_awaited` return this for tools called in the block."""
     token = _is_awaited.set(awaits)
     try:
         yield
@@ -108,9 +108,9 @@ def awaiting(*, awaits: bool) -> Iterator[None]:
 
 
 async def run_tool(tool: ToolDef, call: ToolCall) -> ToolOutcome:
-    """Run one call: check its arguments, call the tool, and await what it returns if that is awaitable.
+    """Run one call: check its arguments, call the tool, and await its result if that is awaitable.
 
-    Without a `timeout_s`, a synchronous tool is called in this thread; with one, in a thread of its own, in the same
+    Without a `timeout_s`, a synchronous tool is called in this thread; with one, in its own thread, in the same
     context. A thread cannot be stopped, only abandoned: a tool that timed out may still have its effect later.
 
     Every `Exception` becomes an outcome, except errors of the test.
@@ -166,7 +166,7 @@ _running_tool: ContextVar[str] = ContextVar("_running_tool", default="")
 
 
 def running_tool() -> str:
-    """Return the tool whose function runs in this thread now, such as below the handler of a signal; empty if none."""
+    """Return the tool whose function now runs in this thread, for example below a signal handler, or ""."""
     return _running_tool.get()
 
 
@@ -223,7 +223,7 @@ def observe_tools(tools: GivenTools, sink: Sink, *, clock: Clock = SYSTEM_CLOCK)
 
 
 class ObservedTools(Toolbox):
-    """Tools whose calls are events. The calls of each tool are counted from 1, however often it is wrapped."""
+    """Tools whose calls are events. Each tool's calls are counted from 1, however often it is wrapped."""
 
     def __init__(self, tools: Toolbox, sink: Sink, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._sink, self._clock = guard_sink(sink), clock
@@ -231,7 +231,7 @@ class ObservedTools(Toolbox):
         super().__init__([self.wrap(tool) for tool in tools.values()])
 
     def wrap(self, tool: ToolDef) -> ToolDef:
-        """Wrap a further tool like the others."""
+        """Wrap a further tool."""
 
         def call(**arguments: Any) -> Any:
             number = next(self._counts.setdefault(tool.name, count(1)))

@@ -1,4 +1,4 @@
-"""The side effects of tools: how they are reported, and what tools declare about theirs."""
+"""The side effects of tools: reports, and tools' declarations."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ EffectSource: TypeAlias = Literal["observed", "shown", "inferred"]
 class Effect(Struct, frozen=True, kw_only=True):
     """One call of a tool that may change something outside the run.
 
-    `outcome` is what became of it, or `reached` if it is no effect, but a place that the run has reached. `source` is
-    how that is known: observed where it happened, or inferred from what the agent and its model said to each other. A
-    call is `shown` if one request has its result and those of equal ones.
+    `outcome` is its result, or `reached` for a place that the run has reached, which is no effect. `source` is the
+    origin of that knowledge: observed where it happened, or inferred from the conversation. A call is `shown` if one
+    request has its result and those of equal ones.
     """
 
     tool: str
@@ -42,7 +42,7 @@ class Effect(Struct, frozen=True, kw_only=True):
         return self.beside(())
 
     def beside(self, others: Iterable[Effect]) -> str:
-        """Return the call as text. Of an argument that is too long, it has the part in which the others differ."""
+        """Return the call as text. A long argument is cut to the part that differs from the others."""
         alike = [other.arguments for other in others if other.tool == self.tool]
         shown = [
             f"{name}={_shown(value, [each[name] for each in alike if name in each])}"
@@ -52,26 +52,26 @@ class Effect(Struct, frozen=True, kw_only=True):
 
 
 EFFECTS_VARIABLE = "OFFBOOK_EFFECTS"
-"""The environment variable that names the file to which a program reports its effects, one JSON object a line."""
+"""The environment variable with the file for a program's effect reports, one JSON object a line."""
 
 EFFECTS_URL_VARIABLE = "OFFBOOK_EFFECTS_URL"
-"""The environment variable that names the URL to report to instead, if the program is to wait until it is noted."""
+"""The environment variable with the URL for reports instead, if the program must wait until they are noted."""
 
 _collections: list[list[Effect]] = []
 
 
 def effect(tool: str, outcome: EffectOutcome = "done", /, **arguments: Any) -> None:
-    """Report a side effect to the run that this is part of: `effect("refund", order=42)`. Does nothing outside a run.
+    """Report a side effect to the surrounding run: `effect("refund", order=42)`. Does nothing outside a run.
 
     Inside `offbook explore` and `offbook exec` it adds a line to the file that OFFBOOK_EFFECTS names; inside an
     exploration in this process it notes the effect of the case. Where `explore --crash` may kill the program right
-    after an effect, it returns when the effect is noted. Arguments without JSON are reported as text, and sets
-    as sorted lists.
+    after an effect, it returns when the effect is noted. Arguments without JSON are reported as text, and sets as
+    sorted lists.
 
     Args:
-        tool: the name of the tool, as its model knows it.
+        tool: the tool's name for its model.
         outcome: `done`, `refused`, `failed` or `unknown`.
-        arguments: what the tool was called with.
+        arguments: the arguments of the tool.
     """
     if _collections or os.environ.get(EFFECTS_VARIABLE) or os.environ.get(EFFECTS_URL_VARIABLE):
         values = {_text_of(name): _json_form(value) for name, value in arguments.items()}
@@ -106,7 +106,7 @@ def _report(reported: Effect) -> None:
 
 
 def _json_form(value: object) -> Any:
-    """Return a value as JSON, or as text if it has none, such as an integer beyond 64 bits. Never raises."""
+    """Return a value as JSON, or as text without a JSON form, such as an integer beyond 64 bits. Never raises."""
     try:
         return orjson.loads(orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS))
     except (TypeError, ValueError):
@@ -114,7 +114,7 @@ def _json_form(value: object) -> Any:
 
 
 def _plain(value: object) -> object:
-    """Return a value that orjson does not know as one that it does."""
+    """Return a value of a type unknown to orjson as one that it knows."""
     if isinstance(value, Struct):
         return msgspec.structs.asdict(value)
     if isinstance(value, set | frozenset):
@@ -149,7 +149,7 @@ def _post(url: str, body: bytes) -> None:
 
 @contextmanager
 def collect_effects() -> Iterator[list[Effect]]:
-    """Collect what `effect` reports inside the block, in whatever thread."""
+    """Collect the reports of `effect` inside the block, from any thread."""
     collected: list[Effect] = []
     _collections.append(collected)
     try:
@@ -159,7 +159,7 @@ def collect_effects() -> Iterator[list[Effect]]:
 
 
 def count_collected() -> int:
-    """Return how many effects were reported so far, inside `collect_effects`."""
+    """Return the number of effects reported so far, inside `collect_effects`."""
     return len(split_reached(_collections[-1])[0]) if _collections else 0
 
 
@@ -186,7 +186,7 @@ def parse_effects(data: bytes, *, source: str, place: str = "") -> list[Effect]:
     """Parse reported effects: one JSON object, or a list of them. Further fields are ignored.
 
     Raises:
-        InputError: it is not that.
+        InputError: it is neither.
     """
     try:
         decoded = msgspec.json.decode(data)
@@ -203,7 +203,7 @@ def parse_effects(data: bytes, *, source: str, place: str = "") -> list[Effect]:
 
 
 def _check_fields(report: JsonObject, *, source: str, place: str) -> None:
-    """Refuse a field that is probably meant as one of ours: what it holds would be lost."""
+    """Refuse a field that is probably a misspelt one, because its value would be lost."""
     known = _EffectReport.__struct_fields__
     for name in (each for each in report if each not in known):
         other = _OTHER_NAMES.get(name)
@@ -213,7 +213,7 @@ def _check_fields(report: JsonObject, *, source: str, place: str) -> None:
 
 
 def read_effect_lines(data: bytes, *, source: str, is_cut_off: bool = False, first_line: int = 1) -> list[Effect]:
-    """Parse a file of effects, one a line. Empty lines are ignored, and the last one if it `is_cut_off` and broken.
+    """Parse a file of effects, one a line. Empty lines are ignored, and a broken last one if it `is_cut_off`.
 
     Raises:
         InputError: a line is not an effect; it is named by its number.
@@ -235,7 +235,7 @@ def read_effect_lines(data: bytes, *, source: str, is_cut_off: bool = False, fir
 def prefer_reported(
     reported: Sequence[Effect], others: Iterable[Effect], *, reporting: Collection[str] = ()
 ) -> tuple[Effect, ...]:
-    """Return all effects, where what is reported of a tool replaces what is otherwise known of it.
+    """Return all effects, with a tool's reports in place of other knowledge of it.
 
     `reporting` are further tools whose effects are always reported.
     """
@@ -244,11 +244,11 @@ def prefer_reported(
 
 
 class ToolDeclaration(Struct, frozen=True, kw_only=True):
-    """The declared effect of a tool: a side effect, none, one that may happen again, or one that undoes another.
+    """The declared effect of a tool: a side effect, none, a repeatable one, or one that undoes another.
 
-    `idempotent` is True if a repeated call with the same arguments changes nothing, or the name of the argument that is
-    the idempotency key. An effect that `may_remain` need not be undone by a run that gives up. A result that matches
-    the pattern `failed` says that the tool has failed.
+    `idempotent` is True if a repeated call with the same arguments changes nothing, or the name of the idempotency key
+    among its arguments. An effect that `may_remain` need not be undone by a run that gives up. A result that matches
+    the pattern `failed` means that the tool failed.
     """
 
     side_effect: bool = False
@@ -260,7 +260,7 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
 
     @property
     def has_effect(self) -> bool:
-        """Whether the tool changes something, as far as it is declared."""
+        """Whether the tool is declared to change something."""
         return self.side_effect or bool(self.idempotent) or self.undoes is not None or self.may_remain
 
     def check(self, tool: str) -> None:
@@ -279,7 +279,7 @@ UNDECLARED = ToolDeclaration()
 
 
 def declared_tools(settings: Mapping[str, ToolSettings]) -> dict[str, ToolDeclaration]:
-    """Return what `[tools.NAME]` of a config declares, by the names of the tools.
+    """Return the declarations in `[tools.NAME]` of a config, by tool.
 
     Raises:
         InputError: two declarations of a tool contradict each other.
@@ -304,7 +304,7 @@ _SHOWN_CHARS = 40
 
 
 def _shown(value: Any, others: Iterable[Any]) -> str:
-    """Return a value as JSON, cut to 40 characters: the first ones, or those where it differs from the others."""
+    """Return a value as JSON, cut to 40 characters: the first ones, or those that differ from the others."""
     text = msgspec.json.encode(value).decode()
     places = [common_start(text, msgspec.json.encode(other).decode()) for other in others if other != value]
     start = min(places, default=0) - _SHOWN_CHARS // 2

@@ -1,4 +1,4 @@
-"""What a tool returns that has failed: one rule for tools of this process, of programs, and over MCP."""
+"""Failed tool results: one rule for tools of this process, of programs, and over MCP."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _FAILED_TEXT = re.compile(
     r"\s*(?:Error(?: (?:executing|running|calling|invoking) (?:the )?tool\b[^\n:]{0,200})?:"
     r"|An error occurred while running the tool\b|(?:\w+\.)*\w*(?:Error|Exception): )"
 )
-"""How the texts begin that frameworks and loops return for a tool that has raised."""
+"""The beginnings of texts that frameworks and loops return for a tool that raised."""
 
 MAX_PARSED_CHARS = 1 << 20
 """A longer text is not parsed: failures are short."""
 
 
 def is_failed_result(result: Any, declared: str | None = None) -> bool:
-    """Return whether a tool that returned this has failed, and so has changed nothing.
+    """Return whether a result means that the tool failed, and so changed nothing.
 
-    It has if the text matches the `declared` pattern, or if the result has the shape of an error: an object whose first
-    field is `error`, or that says `is_error: true`, `ok: false` or `success: false`; a text that begins with `Error:`
+    It does if the text matches the `declared` pattern, or if the result has the shape of an error: an object whose
+    first field is `error`, or with `is_error: true`, `ok: false` or `success: false`; a text that begins with `Error:`
     or the name of an exception.
     """
     text = result if isinstance(result, str) else None

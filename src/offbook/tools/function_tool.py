@@ -36,7 +36,7 @@ class FunctionTool(ToolDef, frozen=True, dict=True, kw_only=True):
         return self.callable(*args, **kwargs)
 
     def renamed(self, name: str) -> FunctionTool:
-        """Return the tool under another name, which its errors name too."""
+        """Return the tool under another name, which its errors also use."""
         return tool_of(self.callable, name=name, description=self.spec.description, **self.options)
 
 
@@ -114,8 +114,8 @@ class FunctionParameters:
     """The parameters of a function. Arguments are converted to the types of its hints.
 
     Args:
-        function: the function. Arguments that a `partial` has bound are not parameters.
-        globals: the names that its hints may use.
+        function: the function. Arguments bound by a `partial` are not parameters.
+        globals: the names for its hints.
         descriptions: of parameters whose hints have none.
         tool: the tool's name, for errors.
 
@@ -142,7 +142,7 @@ class FunctionParameters:
         self.convert(args)
 
     def convert(self, args: JsonObject) -> JsonObject:
-        """Return the arguments converted to the types of the hints. Omitted ones stay out, and defaults apply.
+        """Return the arguments converted to the types of the hints. Omitted ones stay omitted, and defaults apply.
 
         Raises:
             ToolArgumentsError: they do not fit.
@@ -151,7 +151,7 @@ class FunctionParameters:
 
 
 class Hints(Struct, frozen=True, kw_only=True):
-    """The types of a function's arguments by name, which of them may be left out, and whether others are allowed."""
+    """The types of a function's arguments by name, the optional ones, and whether others are allowed."""
 
     types: dict[str, Any]
     optional: frozenset[str]
@@ -281,7 +281,7 @@ def _default(value: object) -> JsonObject:
 
 
 class FunctionDocs(Struct, frozen=True):
-    """A function's description, and those of its parameters by name."""
+    """The descriptions of a function and of its parameters."""
 
     description: str
     parameters: Mapping[str, str]

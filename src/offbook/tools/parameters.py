@@ -1,4 +1,6 @@
-"""The Parameters interface, how declared parameters become one, and the text of argument errors for a model."""
+"""The Parameters interface, its implementations for declared parameters, and the text of argument
+errors for a model.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class SchemaParameters:
 
 
 def schema_problem(schema: JsonObject, value: JsonObject) -> str:
-    """Return why a value does not fit a schema, in the words of jsonschema; empty if it fits, or nobody can tell."""
+    """Return why a value does not fit a schema, in the words of jsonschema, or "" if it fits or that is unknown."""
     try:
         kind = validator_class(schema)
         kind.check_schema(schema)

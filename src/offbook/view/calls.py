@@ -98,7 +98,7 @@ class RecordedCalls:
 
     @cached_property
     def _texts(self) -> list[str]:
-        """What a search looks at, by call."""
+        """The searched texts, by call."""
         return [
             f"{call.key} {msgspec.json.encode(call.exchange).decode()} {row.failure} {row.title}".lower()
             for call, row in zip(self._placed, self.rows, strict=True)

@@ -170,7 +170,7 @@ def _checked(place: str | os.PathLike[str]) -> str:
         hint = "name files and folders; copy a recording of another store: offbook recording copy FROM TO.json"
         raise InputError("only files can be viewed", source=text, hint=hint)
     if "\0" in text or not os.path.exists(text):  # noqa: PTH110 - any text
-        hint = did_you_mean_file(text, "name a folder of recordings and reports, or such a file")
+        hint = did_you_mean_file(text, "name a folder of recordings and reports, or a single file")
         raise InputError("there is no such file or folder", source=text, hint=hint)
     return text
 

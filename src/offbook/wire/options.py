@@ -86,38 +86,38 @@ class ProgramToolOptions(Struct, frozen=True, kw_only=True):
 
 
 class WireOptions(Struct, frozen=True, kw_only=True):
-    """What answers calls, and how.
+    """The sources of answers, and their options.
 
     Attributes:
         recording: a path, a folder of recordings, or `sqlite:///path.db`.
         responses: a recording as a dict, instead of `recording`.
-        strict: whether a call that is not recorded is refused; otherwise it gets `default_response`. By default a
+        strict: whether an unrecorded call is refused; otherwise it gets `default_response`. By default a
             recording is strict unless a default response is given, and responses are not.
         faults: a plan, or lines like `call=3: http_error 500`.
-        latency_model, latency_ms, seed: how long answers take, as in MockProvider.
-        retry_after_ms: added to injected errors that do not say how long to wait, so that SDKs retry at once.
+        latency_model, latency_ms, seed: the latency of answers, as in MockProvider.
+        retry_after_ms: added to injected errors without a wait; SDKs then retry at once.
         sink: gets an event for each call.
-        on_call: called with each call when it is answered, on the server's thread.
+        on_call: called with each answered call, on the server's thread.
         record: where to record the answers of the real APIs: a path, or `sqlite:///path.db`.
         record_mode: as in RecordingProvider: `append`, `once`, `new`, `all` or `fresh`.
         normalise: what the fingerprints of a recording without exchanges ignore.
-        live_from: the number of the model call from which on the real APIs answer, and not the `recording`. The whole
+        live_from: the number of the first model call that the real APIs answer instead of the `recording`. The whole
             run is recorded at `record`.
-        live_model: the model that is asked then, instead of the one that the requests name.
+        live_model: the model to call then, instead of the requests' own.
         upstreams: base URLs of the real APIs by vendor (`openai`, `anthropic`, `google`, `ollama`), as in the SDKs'
             variables; by default the vendors' own.
-        upstream_keys: API keys by vendor, sent upstream instead of those of the clients.
-        upstream_timeout_s: the longest wait for a real API to send more; None waits forever.
+        upstream_keys: API keys by vendor, sent upstream instead of the clients'.
+        upstream_timeout_s: the longest wait for more data from a real API; None waits forever.
         upstream_end_wait_s: how long a frame that clients treat as the last, like `[DONE]`, waits for what the real API
             sends behind it, and for the end of its response, so that all of that is recorded.
-        redactor: removes secrets from what is recorded.
-        allow_hosts: names of this server besides loopback and the host that it listens at, which requests may have as
+        redactor: removes secrets from the recording.
+        allow_hosts: names of this server besides loopback and its own host that requests may have as
             their Host: `agent.test`, `*.agent.test`, or `*`.
         allow_origins: origins besides loopback whose pages may use this server: `https://app.test`, or `*`.
-        has_tools: whether the server stands in for MCP servers, too, so that faults of tools can fire.
-        can_crash: whether programs can be killed, and started again.
-        tools: how the function tools of a program are answered that asks about each call; None if none does.
-        lenient_requests: whether requests that the vendor refuses are answered, too.
+        has_tools: whether the server also stands in for MCP servers, whose tool faults can fire.
+        can_crash: whether programs can be killed and restarted.
+        tools: the handling of a program's function tools, if it asks about each call; else None.
+        lenient_requests: whether requests that the vendor refuses are answered.
         exact: whether only equal requests are answered, and none that differs in who asks, when and where.
         folders: the folders of the program, and what a recording calls them that names none.
     """

@@ -1,1 +1,1 @@
-"""Work in other processes and on other machines: forked workers, actors of a Ray cluster, and what they run."""
+"""Work in other processes and on other machines: forked workers, actors of a Ray cluster, and their jobs."""

@@ -1,7 +1,7 @@
-"""Cases of an exploration in a process of their own, which opens the subject by its spec: the far end of a Ray worker.
+"""Runs an exploration's cases in a separate process, which opens the subject by its spec, for a Ray worker.
 
-`python -m offbook.workers.cases FD` handles the spec and the batches that come by the socket FD, until it ends. It is a
-process that has loaded nothing but what the subject needs, so that forking it for each run is quick and safe.
+`python -m offbook.workers.cases FD` handles the spec and the batches from the socket FD until it ends. The process has
+loaded only what the subject needs, so forking it for each run is quick and safe.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from offbook.workers.process import receive_frames, send_frame
 
 
 class CasesSpec(Struct, frozen=True):
-    """The subject and settings of cases to run. `folder` is the working directory; None means that of the worker."""
+    """The subject and settings of cases to run. `folder` is the working directory; None means the worker's."""
 
     subject: AnySubjectSpec
     settings: ExploreSettings

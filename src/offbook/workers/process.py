@@ -1,8 +1,8 @@
 """Processes that handle jobs until they are closed.
 
-A worker is a fork of this process, which has all that is loaded here, or runs a module that loads what it needs. It
-shares nothing with this process but a socket. Jobs and results are frames of bytes on it. The end of the socket ends
-the worker, so that none outlives this process.
+A worker is a fork of this process with everything loaded here, or runs a module that loads what it needs. It shares
+only a socket with this process, with jobs and results as frames of bytes. The end of the socket ends the worker, so
+none outlives this process.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from offbook.virtual_time import VirtualTimeLoop
 _HEAD = struct.Struct("<II")
 READ_BYTES = 1 << 18
 LEAVE_S = 5.0
-"""Seconds that an idle worker may take to end by itself."""
+"""The seconds for an idle worker to end by itself."""
 
 Handle: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 """Handles a job in a worker."""
 Serve: TypeAlias = Callable[[socket.socket], Awaitable[None]]
-"""Handles all jobs that come by a socket; see `serve_jobs`."""
+"""Handles all jobs from a socket; see `serve_jobs`."""
 
 
 class WorkerPool(Protocol):
-    """Workers that handle jobs, as bytes. `name` says what a job is, for errors."""
+    """Workers that handle jobs, as bytes. `name` describes a job in errors."""
 
     workers: int
 
     async def run(self, job: bytes, *, name: str) -> bytes:
-        """Handle a job in one of the workers. One that ends is replaced.
+        """Handle a job in one of the workers. A worker that ends is replaced.
 
         Raises:
             WorkerEndedError: the worker ended before it had a result.
@@ -49,11 +49,11 @@ class WorkerPool(Protocol):
 
 
 class WorkerEndedError(OffbookError):
-    """A worker ended before it had a result, like one that was killed."""
+    """A worker ended before it had a result, for example because it was killed."""
 
 
 class Frames:
-    """Splits what comes by a socket into numbered frames."""
+    """Splits a socket's data into numbered frames."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -83,7 +83,7 @@ def receive_frames(connection: socket.socket) -> Iterator[tuple[int, bytes]]:
 
 
 async def serve_jobs(connection: socket.socket, handle: Handle) -> None:
-    """Handle the jobs that come by a connection, several at once, until it ends."""
+    """Handle a connection's jobs, several concurrently, until it ends."""
     loop, frames, tasks = asyncio.get_running_loop(), Frames(), set[asyncio.Task[None]]()
     ended = loop.create_future()
 
@@ -109,7 +109,7 @@ async def serve_jobs(connection: socket.socket, handle: Handle) -> None:
 
 
 class WorkerProcess:
-    """A process that serves jobs, in a group of its own, seen from the process that has started it."""
+    """A process that serves jobs in its own group, seen from its parent."""
 
     def __init__(self, pid: int, connection: socket.socket) -> None:
         self._pid, self._connection = pid, connection
@@ -137,7 +137,7 @@ class WorkerProcess:
             del self.jobs[number]
 
     async def leave(self) -> None:
-        """Let the worker end by itself, and wait for that, but not for long."""
+        """Let the worker end by itself, and wait briefly."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
         with suppress(TimeoutError):
@@ -171,7 +171,7 @@ class WorkerProcess:
                 self._ended.set_result(None)
 
     def _end(self) -> int | None:
-        """Kill what is left of the process and its group, and return its exit code, if that is known."""
+        """Kill the rest of the process and its group, and return its exit code, if known."""
         if not self._is_reaped:
             self._is_reaped = True
             kill_group(self._pid)
@@ -216,7 +216,7 @@ def _ended_error(code: int | None, names: list[str]) -> WorkerEndedError:
 
 
 def _run_child(serve: Serve, connection: socket.socket, *, is_virtual: bool) -> NoReturn:
-    """Serve until the connection ends. Nothing of the parent runs in here: no handler, no exit hook."""
+    """Serve until the connection ends. None of the parent's handlers and exit hooks run here."""
     code = 1
     try:
         os.setpgid(0, 0)  # Ctrl-C is for the parent, which ends this process
@@ -238,7 +238,9 @@ async def _as_coroutine(serve: Serve, connection: socket.socket) -> None:
 
 
 class ProcessPool:
-    """Forked processes that handle jobs, until the block ends. They are forked when it begins, and if one has ended."""
+    """Forked processes that handle jobs until the block ends. They are forked at its beginning, and replaced when they
+    end.
+    """
 
     def __init__(self, serve: Serve, workers: int, *, is_virtual: bool) -> None:
         self._serve, self.workers, self._is_virtual = serve, workers, is_virtual

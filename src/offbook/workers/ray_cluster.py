@@ -33,7 +33,7 @@ from offbook.workers.process import WorkerEndedError, WorkerProcess, spawn_worke
 from offbook.workers.suite import SuiteSpec
 
 CONNECT_S = 10.0
-"""Seconds that a cluster may take to accept a connection."""
+"""The seconds for a cluster to accept a connection."""
 BATCH_S = 0.25
 """The target duration of a batch of cases: long compared with its transport, and short enough to balance the load."""
 MAX_BATCH = 64
@@ -43,7 +43,7 @@ LOCAL_STORE_BYTES = 100_000_000
 LEFT_OUT = [".git", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"]
 """Parts of a working directory that are not sent to a cluster."""
 LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""Lets Ray use 127.0.0.1, as it does on those two systems by default; elsewhere it prefers the network."""
+"""Lets Ray use 127.0.0.1, as by default on Windows and macOS; elsewhere it prefers the network."""
 
 
 class Relay:
@@ -74,7 +74,7 @@ class Relay:
 
 
 class _Actors:
-    """The actors of a run, by number. One that has ended is replaced."""
+    """The actors of a run, by number. One that ends is replaced."""
 
     def __init__(self, ray: Any, module: str, spec: bytes, *, count: int) -> None:
         self._module, self._spec = module, spec
@@ -85,7 +85,7 @@ class _Actors:
         return self._actors[number]
 
     def replace(self, number: int, ended: Any) -> Any:
-        """Return the actor that replaces one that has ended: a new one, unless that has happened already."""
+        """Return the replacement of an actor that ended: a new one, unless it exists already."""
         if self._actors[number] is ended:
             self._actors[number] = self._new()
         return self._actors[number]
@@ -118,7 +118,7 @@ class RayPool:
 
 
 class _StartedBatch(Struct):
-    """Cases that an actor runs. `reference` is what Ray knows their result by."""
+    """Cases that an actor runs. `reference` is Ray's name of their result."""
 
     cases: list[FaultCase]
     worker: int
@@ -129,12 +129,12 @@ class _StartedBatch(Struct):
 
 
 class RayExecutor:
-    """Runs cases on the actors of a cluster. Results come in the order of the cases.
+    """Runs cases on the actors of a cluster. Results arrive in the order of the cases.
 
     An actor that ends is replaced, and its cases run again.
 
     Raises:
-        OffbookError: from `run`, if several actors have ended with the same cases.
+        OffbookError: from `run`, if several actors ended with the same cases.
     """
 
     def __init__(self, ray: Any, spec: CasesSpec, workers: int) -> None:
@@ -161,7 +161,7 @@ class RayExecutor:
                 return
 
     def _start(self, waiting: Iterator[FaultCase], started: list[_StartedBatch]) -> Iterator[_StartedBatch]:
-        """Start batches until each actor has one, and one to go on with."""
+        """Start batches until each actor has one running and one waiting."""
         busy = [batch.worker for batch in started if batch.results is None]
         for worker in [*range(self.workers)] * 2:
             if busy.count(worker) < 2 and (cases := list(islice(waiting, self._batch_size()))):
@@ -173,7 +173,7 @@ class RayExecutor:
         return 1 if self._case_s is None else min(max(int(BATCH_S / max(self._case_s, 1e-6)), 1), MAX_BATCH)
 
     def _wait(self, batches: list[_StartedBatch], deadline: BudgetDeadline) -> bool:
-        """Wait until one of the batches has ended, and take all that have. Return whether one has in time."""
+        """Wait until a batch has ended, and collect all ended ones. Return whether one ended in time."""
         done, _ = self._ray.wait([batch.reference for batch in batches], num_returns=1, timeout=deadline.left_s)
         for batch in batches:
             if batch.reference in done:
@@ -234,7 +234,7 @@ def _address(address: RayAddress) -> str:
 
 @contextmanager
 def _connected(address: str) -> Iterator[tuple[Any, int]]:
-    """Yield Ray, connected, and how many cores there are."""
+    """Yield Ray, connected, and the number of cores."""
     if address:
         _check_reachable(address)
     ray = _import_ray(address)
@@ -286,7 +286,7 @@ def _connect(ray: Any, address: str) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise InputError if nothing listens at an address; `auto` and `local` are Ray's own words."""
+    """Raise InputError if nothing listens at an address. `auto` and `local` are Ray's own words."""
     if address in ("auto", "local"):
         return
     parts = urlsplit(address if "://" in address else f"//{address}")
@@ -304,7 +304,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _check_travels(spec: AnySubjectSpec, settings: ExploreSettings, *, is_far: bool) -> None:
-    """Refuse what runs only here: programs, live models, and files outside the working directory."""
+    """Refuse subjects that run only here: programs, live models, and files outside the working directory."""
     here = "use --workers N on this machine"
     if isinstance(spec, ProgramSpec):
         reason = "a cluster has neither the interpreter nor the packages and the environment of a program"

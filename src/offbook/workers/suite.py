@@ -1,7 +1,7 @@
-"""Conversations of a suite of scenarios in workers: what a worker runs and reports, and who asks it.
+"""Runs a suite's conversations in workers: the worker's side and the caller's.
 
-`python -m offbook.workers.suite FD` handles the spec and the conversations that come by the socket FD, until it ends:
-the far end of a Ray worker.
+`python -m offbook.workers.suite FD` handles the spec and the conversations from the socket FD until it ends, for a Ray
+worker.
 """
 
 from __future__ import annotations
@@ -53,11 +53,10 @@ class _Job(Struct, frozen=True):
 
 
 class _Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The report of a worker: the conversation and the tools that were called, or the error that ends the run.
+    """The report of a worker: the conversation and the called tools, or the error that ends the run.
 
-    `used` are the exchanges that the worker has served since its last report, by file. `borrowed` names a step that was
-    answered by its content alone, with the answer of another one. `recorded` is what `RecordedCallCounter` has counted
-    since.
+    `used` are the exchanges that the worker has served since its last report, by file. `borrowed` names a step that
+    another step's equal request answered. `recorded` is the new count of `RecordedCallCounter`.
     """
 
     result: ConversationResult | None = None
@@ -71,7 +70,7 @@ class _Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _encode(report: _Report) -> bytes:
-    """Return the report as msgpack, or as JSON if it has what msgpack has not: large ints, halves of characters."""
+    """Return the report as msgpack, or as JSON for values unknown to msgpack: large ints, lone surrogates."""
     try:
         return b"\0" + msgspec.msgpack.encode(report)
     except (OverflowError, UnicodeEncodeError):
@@ -127,7 +126,7 @@ class SuiteWorker:
         return _Report(result=result, called=called, used=used, borrowed=borrowed, recorded=recorded)
 
     def _served_since(self) -> tuple[dict[str, list[int]], str]:
-        """Return what was served since the last time, and a step that has borrowed its answer."""
+        """Return the exchanges served since the last call, and a step with a borrowed answer."""
         used, borrowed = dict[str, list[int]](), ""
         for file, mock in self._opened.replays().items():
             served, called = self._reported.get(file, (0, 0))
@@ -143,10 +142,10 @@ MAX_ATTEMPTS = 3
 
 
 class SuiteSpec(Struct, frozen=True, kw_only=True):
-    """The data of a run that a worker needs if it is not a fork.
+    """The data of a run for a worker that is not a fork.
 
-    `pairs` are the names of scenarios and agents that run, in order. `replay` is None for a live run. `folder` is the
-    working directory; None means that of the worker.
+    `pairs` are the names of running scenarios and agents, in order. `replay` is None for a live run. `folder` is the
+    working directory; None means the worker's.
     """
 
     config: str
@@ -162,10 +161,10 @@ class SuiteSpec(Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
     def plan(self, config: Config, files: Sequence[Path]) -> RunPlan:
-        """Return the plan of the run, from the same files.
+        """Return the plan of the run from the same files.
 
         Raises:
-            InputError: the files are wrong, or do not have these scenarios.
+            InputError: the files are wrong, or lack these scenarios.
         """
         names = {name for name, _ in self.pairs}
         scenarios = [each for each in collect_scenarios(files) if each.name in names]
@@ -203,12 +202,12 @@ def serve(connection: socket) -> None:
 class SuiteConversations:
     """Runs the conversations of a run in the workers of a pool.
 
-    In virtual time, a run takes as long as it would in one process: `concurrency` conversations at once. If a worker
-    ends, its conversations run again, unless they are recorded: their calls would be recorded twice.
+    In virtual time, a run takes as long as in one process: `concurrency` conversations at once. If a worker ends, its
+    conversations run again, unless they are recorded: their calls would be recorded twice.
 
     Raises:
-        InputError: from `run`, what a worker found wrong; from `used`, if a conversation was answered by an exchange
-            that another one could have got as well: which one gets it is a matter of their order.
+        InputError: from `run`, a worker's input error; from `used`, if another conversation could have got the exchange
+            that answered one: their order would decide.
     """
 
     def __init__(self, pool: WorkerPool, rules: RunRules, *, is_virtual: bool, is_recorded: bool) -> None:
@@ -265,7 +264,7 @@ class SuiteConversations:
 
 
 def elapsed_in_slots(latencies_s: Iterable[float], slots: int, *, is_in_order: bool) -> float:
-    """Return how long work takes that is started in this order, `slots` of it at once.
+    """Return the duration of work started in this order, `slots` pieces at once.
 
     With `is_in_order`, a piece also starts only when all but the last `slots` - 1 before it have ended.
     """

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from offbook.errors import InputError, ToolFailureError, ToolRefusalError, ToolResolutionError
+from offbook.system import os_flag
 from offbook.text import did_you_mean
 from offbook.tools import ToolDef, tool_of
 from offbook.tools.child_process import CapturedOutput, ChildProcess
@@ -99,8 +100,8 @@ def _canonical(host: str) -> str:
 
 
 MAX_FILE_BYTES = 1_000_000
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os_flag("O_DIRECTORY") | os_flag("O_NOFOLLOW") | os_flag("O_CLOEXEC")
+_FILE = os.O_RDONLY | os_flag("O_NONBLOCK") | os_flag("O_NOFOLLOW") | os_flag("O_CLOEXEC")
 """Without blocking: opening a pipe without a writer would block."""
 
 

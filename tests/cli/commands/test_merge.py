@@ -276,7 +276,7 @@ class TestForeignParts:
 
     def test_a_missing_or_doubled_shard_is_named(self, run, parts):
         assert "1 shard missing: 2/2" in self.refusal(run, "part1.json")
-        assert "part1.json: the shard 1/2 appears twice" in self.refusal(run, "part1.json", *parts)
+        assert "part1.json: shard 1/2 appears twice" in self.refusal(run, "part1.json", *parts)
 
     def test_a_shard_of_another_run_is_named(self, run, careless, parts):
         def refused(*options):

@@ -35,7 +35,7 @@ def test_options_are_listed_with_their_values_and_where_those_come_from(run, wri
     assert (
         "  deadline = 90.0  (number, by default 20 for each answer that a program waits for, 3600 on the virtual" in out
     )
-    assert f"clock; set in {config})\n      Seconds that a run may take" in out
+    assert f"clock; set in {config})\n      The time limit of a run" in out
     assert '  on_divergence = "explore"  (explore | stop | default | live)' in out
     assert f'  refund: effect = true, idempotent = "order"; set in {config}' in out
     assert [line for line in out.splitlines() if line.startswith("[")] == [

@@ -139,7 +139,7 @@ def test_a_file_that_is_none_is_refused_by_its_place(text, problem, tmp_path):
 def test_a_missing_file_and_a_database_have_no_golden_file(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         load_golden(tmp_path / "none.golden")
-    with pytest.raises(InputError, match="no file beside this recording"):
+    with pytest.raises(InputError, match="no file next to this recording"):
         golden_path("sqlite:///runs/big.db")
 
 

@@ -429,7 +429,7 @@ class _Exploration:
 
 def _keep_text(folder: str, spec: AnySubjectSpec) -> str:
     if isinstance(spec, ProgramSpec) and any(PLACEHOLDER in word for word in spec.command):
-        return f"each run has its own copy of {folder}, and {folder} stays as it is"
+        return f"each run has its own copy of {folder}, and {folder} does not change"
     return f"runs share {folder}, one at a time: it is restored before each, and at the end"
 
 

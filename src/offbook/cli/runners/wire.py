@@ -293,7 +293,7 @@ class WireTally(Struct, frozen=True):
 
     @property
     def but_for(self) -> dict[str, int]:
-        """How many calls were answered though they differ from what is recorded, by what does not count in them."""
+        """The number of calls answered despite a harmless difference, by the kind of difference."""
         return {" and ".join(kinds): count for kinds, count in sorted(self.totals.but_for.items())}
 
     @property

@@ -28,7 +28,7 @@ class SchemaBreach(Struct, frozen=True):
 
 
 def function_schema_breach(schema: JsonObject) -> SchemaBreach | None:
-    """Return the first part that the schema of no function may have, strict or not; None if there is none."""
+    """Return the first part that no function's schema may have, strict or not, or None."""
     kind = schema.get("type")
     if isinstance(kind, str) and kind != "object":
         words = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."

@@ -23,7 +23,7 @@ class AnyExchange(Protocol):
 
     @property
     def fingerprint(self) -> str | None:
-        """The identity of the call that this exchange answers; None if it answers any call of its key."""
+        """The identity of the call that this exchange answers, or None for any call of its key."""
         ...
 
     @property
@@ -57,7 +57,7 @@ def add_exchange(entries: Entries[E], key: str, exchange: E, *, listed: bool = F
 
 
 def rewrite_exchanges(entries: Entries[E], change: Callable[[E], E]) -> int:
-    """Replace each exchange by `change(exchange)`, and return how many became another object."""
+    """Replace each exchange by `change(exchange)`, and return the number of changed ones."""
     changed = 0
     for key, entry in entries.items():
         new = [change(exchange) for exchange in exchanges_of(entries, key)]
@@ -71,7 +71,7 @@ Entry: TypeAlias = Exchange | list[Exchange]
 
 
 PROGRAM_TOOLS = "program_tools"
-"""The key of the metadata of a recording whose function tools are those of a program that was run by `exec`."""
+"""The metadata key of a recording whose function tools are those of a program that `exec` ran."""
 
 
 def new_meta() -> JsonObject:
@@ -81,7 +81,7 @@ def new_meta() -> JsonObject:
 
 class Document(Struct):
     """A recording in memory. A single exchange answers every call of its key, a list answers in order. Exchanges with a
-    `when` do not count: one that has only them next to it is single.
+    `when` do not count as a second one.
 
     `entries` has the model calls by key, `tools` the tool calls by the tool's name. `rest` holds further top-level
     metadata, which is written back unchanged.
@@ -104,7 +104,7 @@ class Document(Struct):
 
     @property
     def keys(self) -> list[str]:
-        """The keys of all exchanges; those of tools are like `_tools.get_weather`."""
+        """The keys of all exchanges. Those of tools are like `_tools.get_weather`."""
         return [*self.entries, *map(tool_key, self.tools)]
 
     def exchanges(self, key: str) -> list[Exchange]:
@@ -114,8 +114,8 @@ class Document(Struct):
     def add(self, key: str, exchange: Exchange) -> None:
         """Add an exchange after those of its key.
 
-        The document is of the current version then, unless it is older and has exchanges that do not say which request
-        they answer: a strict replay would take them for any.
+        The document then has the current version, unless it is older and has exchanges without their requests: a strict
+        replay would use them for any request.
         """
         self._bring_up_to_date()
         add_exchange(self.entries, key, exchange)
@@ -123,11 +123,11 @@ class Document(Struct):
     def rewrite(
         self, change: Callable[[Exchange], Exchange], change_tool: Callable[[ToolExchange], ToolExchange]
     ) -> int:
-        """Replace each exchange by what its function returns, and return how many became another object."""
+        """Replace each exchange by its function's result, and return the number of changed ones."""
         return rewrite_exchanges(self.entries, change) + rewrite_exchanges(self.tools, change_tool)
 
     def add_tool(self, tool: str, exchange: ToolExchange) -> None:
-        """Add an exchange after those of its tool, in a list even if it is the first. The version is as for `add`."""
+        """Add an exchange after those of its tool, always in a list. The version is as for `add`."""
         self._bring_up_to_date()
         add_exchange(self.tools, tool, exchange, listed=True)
 

@@ -1,4 +1,4 @@
-"""An exchange: one recorded model call or tool call, with what was asked, the answer or error, and the timing."""
+"""An exchange: one recorded model or tool call, with its request, its answer or error, and its timing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_USAGE = Usage()
 
 
 class RecordedToolCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool call in the format of the file. `arguments` is an object, or a str if it is not a JSON object."""
+    """A tool call in the file format. `arguments` is an object, or a str if it is not a JSON object."""
 
     id: str | None = None
     name: str
@@ -57,7 +57,7 @@ class ToolCallPiece(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class StreamPiece(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A streamed piece that is not plain text: a part of the reasoning, or of a tool call."""
+    """A streamed piece other than plain text: a part of the reasoning, or of a tool call."""
 
     reasoning: str | None = None
     tool_call: ToolCallPiece | None = None
@@ -68,10 +68,10 @@ TimedPiece: TypeAlias = tuple[Annotated[float, Meta(le=MAX_WAIT_MS)], str | Stre
 
 
 Condition = Literal["tool_error", "empty", "any"]
-"""When an answer is used that no call was recorded with: after a failed tool, after an empty answer, or always."""
+"""The use of a hand-written answer: after a failed tool, after an empty answer, or always."""
 
 AfterTool: TypeAlias = Annotated[str, Meta(pattern=r"^after \S+$")]
-"""When a result is used that no tool call was recorded with: `after create_invoice`."""
+"""The use of a hand-written tool result: `after create_invoice`."""
 
 CONDITIONAL = "when "
 """The prefix of the fingerprints of exchanges with a `when`."""
@@ -80,8 +80,8 @@ CONDITIONAL = "when "
 class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One recorded model call. `request` is the JSON of the request, unparsed.
 
-    `wire` is set if the exchange was recorded over HTTP. An exchange of plain HTTP has only `wire` and `request`.
-    One with `when` was written by hand: it answers requests that nothing else answers, and no others.
+    `wire` is set if the exchange was recorded over HTTP. A plain HTTP exchange has only `wire` and `request`. A
+    hand-written exchange with `when` answers only requests that nothing else answers.
     """
 
     when: Condition | None = None
@@ -117,21 +117,21 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
 
     @property
     def fingerprint(self) -> str | None:
-        """The fingerprint of the request that this answers; None if it answers any request of its key.
+        """The fingerprint of the request that this answers, or None for any request of its key.
 
-        That of a conditional exchange equals the fingerprint of no request.
+        A conditional exchange's fingerprint equals that of no request.
         """
         return self.request_hash or None if self.when is None else CONDITIONAL + self.when
 
     @property
     def ending(self) -> str | None:
-        """The finish reason; `tool_calls` or `stop` if the entry has none."""
+        """The finish reason; by default `tool_calls` or `stop`."""
         if isinstance(self.finish_reason, UnsetType):
             return "tool_calls" if self.tool_calls else "stop"
         return self.finish_reason
 
     def timed_deltas(self) -> list[tuple[float, StreamDelta]]:
-        """Return the recorded chunks as deltas with their times in ms; if there are none, the response word by word."""
+        """Return the recorded chunks as deltas with their times in ms, or the response word by word without chunks."""
         if self.chunks is not None:
             return [(at_ms, delta_from_piece(piece)) for at_ms, piece in self.chunks]
         deltas: list[tuple[float, StreamDelta]] = []
@@ -147,14 +147,14 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
         return msgspec.json.encode(self) == msgspec.json.encode(other)
 
     def request_fields(self) -> JsonObject | None:
-        """Return the recorded request; None if the entry has none with messages."""
+        """Return the recorded request, or None if the entry has none with messages."""
         fields = self._decode_request()
         messages = fields.get("messages")
         is_request = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
         return fields if is_request else None
 
     def http_fields(self) -> JsonObject | None:
-        """Return the method, path and body of a request that is not a model call; None if the entry is one."""
+        """Return the method, path and body of a request that is not a model call, or None for a model call."""
         fields = self._decode_request()
         is_http = all(isinstance(fields.get(name), str) for name in ("method", "path"))
         return fields if is_http and "messages" not in fields else None
@@ -245,10 +245,10 @@ def _kind_of(piece: str | StreamPiece) -> tuple[str, int]:
 
 
 class RecordedToolError(OffbookError):
-    """The recorded error of a tool, if its class is not one that replay knows.
+    """The recorded error of a tool, if replay does not know its class.
 
-    `type` is the name of that class and, if it is an identifier, of this error's own class too, so that the error
-    reads as it did when it was recorded. `message` is its message.
+    `type` is the name of that class and, if it is an identifier, of this error's own class, so that the error reads as
+    recorded.
     """
 
     def __init__(self, message: str, *, type: str) -> None:
@@ -276,11 +276,10 @@ class RecordedError(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One recorded tool call. Without `arguments` it answers any call of its tool.
 
-    One with `when` was written by hand: it answers in explorations, when the effect of that tool was not seen.
+    A hand-written one with `when` answers in explorations, when the effect of that tool was not seen.
 
-    `result` is a JSON value. If the tool returned something else, it is the text of that, and `result_type` is the
-    name of its type. `arguments_hash` identifies the original arguments if a secret was removed from them. `wire` has
-    the messages of an MCP server, the answer last.
+    `result` is a JSON value, or the text of another value, whose type is `result_type`. `arguments_hash` identifies the
+    original arguments if a secret was removed from them. `wire` has the messages of an MCP server, the answer last.
     """
 
     when: AfterTool | None = None
@@ -295,9 +294,9 @@ class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def fingerprint(self) -> str | None:
-        """The hash of the arguments that this answers; None if it answers any.
+        """The hash of the arguments that this answers, or None for any.
 
-        That of a conditional exchange equals the hash of no arguments.
+        A conditional exchange's hash equals that of no arguments.
         """
         if self.when is not None:
             return CONDITIONAL + self.when
@@ -312,7 +311,7 @@ class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def answer(self) -> Any:
-        """A copy of the result that the caller may change; None if there is none."""
+        """A copy of the result that the caller may change, or None."""
         return None if self.result is UNSET else msgspec.json.decode(msgspec.json.encode(self.result))
 
 
@@ -320,7 +319,7 @@ ToolEntry: TypeAlias = ToolExchange | list[ToolExchange]
 
 
 def hash_arguments(arguments: JsonObject) -> str:
-    """Return the SHA-256 of JSON arguments in hex, whatever the order of their names."""
+    """Return the SHA-256 of JSON arguments in hex, independent of the order of their names."""
     return sha256(msgspec.json.encode(arguments, order="sorted")).hexdigest()
 
 
@@ -347,7 +346,7 @@ _KNOWN_ERRORS: dict[str, type[Exception]] = {
         *_OS_ERRORS,
     )
 }
-"""The errors that are raised again with their own class. No other name in a file is ever looked up."""
+"""The errors that are raised again with their own class. No other name in a file is looked up."""
 
 
 def recorded_error(error: Exception) -> RecordedError:
@@ -356,9 +355,9 @@ def recorded_error(error: Exception) -> RecordedError:
 
 
 def error_from_record(recorded: RecordedError, *, tool: ToolDef) -> Exception:
-    """Return the recorded error: of its own class if that is well known, else a RecordedToolError.
+    """Return the recorded error: of its own class if that is known, else a RecordedToolError.
 
-    Its message and the name of its class are the recorded ones.
+    It has the recorded message and class name.
     """
     if recorded.type == "ToolTimeoutError":
         timeout = ToolTimeoutError(tool=tool.name, timeout_s=tool.timeout_s or 0.0)
@@ -369,14 +368,14 @@ def error_from_record(recorded: RecordedError, *, tool: ToolDef) -> Exception:
 
 
 class JsonForm(NamedTuple):
-    """A JSON value. If it is only the text of another value, `type_name` is the name of that value's type."""
+    """A JSON value. `type_name` is set if it is only the text of a value of that type."""
 
     value: Any
     type_name: str | None = None
 
 
 def json_form(value: object) -> JsonForm:
-    """Return a value as it is recorded: a JSON value that a model sees as the same text. Never raises.
+    """Return the recorded form of a value: a JSON value with the same text for a model. Never raises.
 
     Dataclasses, Structs, pydantic models and similar values become objects and lists. A value without a JSON form (a
     date, bytes, any other object) becomes the text that a model sees.
@@ -394,5 +393,5 @@ def json_form(value: object) -> JsonForm:
 
 
 def json_arguments(arguments: Mapping[str, object]) -> JsonObject:
-    """Return arguments as they are recorded."""
+    """Return the recorded form of arguments."""
     return {name: json_form(value).value for name, value in arguments.items()}

@@ -96,9 +96,9 @@ def parse_document(data: bytes, *, source: str) -> Document:
 
 
 def _is_as_rendered(data: bytes, outer: dict[str, Raw]) -> bool:
-    """Return whether each value follows the one before as we render them, so that no key appears twice.
+    """Return whether each value follows the previous one as in our own files, so that no key appears twice.
 
-    That looks at the keys alone: counting lines takes longer than parsing the file.
+    Only the keys are compared: counting lines takes longer than parsing the file.
     """
     at = len(b"{\n")
     for key, value in outer.items():
@@ -125,7 +125,7 @@ def _parse_outer(outer: dict[str, Raw], source: str) -> Document:
 
 
 def document_from_dict(responses: Mapping[str, Any], *, source: str) -> Document:
-    """Parse a dict of the same shape as a recording file. Without `_version` it has the current version.
+    """Parse a dict of the shape of a recording file. Without `_version` it has the current version.
 
     Raises:
         RecordingFormatError: with the place in it and the reason.
@@ -155,7 +155,7 @@ def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
 
 
 def _parse_mcp(data: Raw, source: str) -> dict[str, ToolEntry]:
-    """Parse the `_mcp` of a recording: entries by server and method, which are kept among those of tools."""
+    """Parse the `_mcp` of a recording: entries by server and method, kept among those of tools."""
     try:
         servers = decode(data, dict[str, dict[str, Raw]])
     except _UNREADABLE as error:
@@ -182,7 +182,7 @@ def parse_tool_exchange(name: str, data: bytes, *, source: str) -> ToolExchange:
 
 
 def _check_utf8(data: bytes, *, place: str, source: str) -> None:
-    """Check what the parser leaves for later: a request is decoded when it is needed."""
+    """Check UTF-8, which the parser postpones until a request is decoded."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -277,7 +277,7 @@ def _empty_list_error(place: str, source: str) -> RecordingFormatError:
 
 
 def _leaves_spare_nesting(entry: ToolEntry, data: bytes) -> bool:
-    """Return whether the entry can also be encoded, even by a caller whose stack is deeper than here."""
+    """Return whether the entry can also be encoded by a caller with a deeper stack."""
     if data.count(b"[") + data.count(b"{") < SPARE_NESTING_LEVELS:
         return True
     deeper: object = entry
@@ -354,7 +354,7 @@ def _tool_shape_at(path: str) -> type[Struct]:
 
 
 def render_document(document: Document) -> bytes:
-    """Render a recording file: keys stay in their order, and each chunk is on a line, for review."""
+    """Render a recording file for review: keys in their order, and each chunk on a line."""
     try:
         return _render(document, _indented)
     except orjson.JSONEncodeError:  # nested too deep to be indented: put it on one line
@@ -414,7 +414,7 @@ def _tool_fields(exchange: ToolExchange, lay_out: Callable[[Any], Any]) -> Any:
 
 
 def _set_fields(exchange: ToolExchange) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that are not at their default."""
+    """Yield the fields that differ from their default."""
     for info in struct_fields(ToolExchange):
         value = getattr(exchange, info.name)
         if value is not UNSET and value != info.default:

@@ -1,4 +1,4 @@
-"""Files that are given as a recording and are none: what they look like, and what to do with them."""
+"""Files given as a recording that are something else: their likely kind, and what to do with them."""
 
 from __future__ import annotations
 
@@ -68,14 +68,15 @@ _FIRST_LINE = re.compile(rb"\s*\{[^\n]*\}(?=\s*\n)")
 
 
 def foreign_kind(keys: Collection[str]) -> str:
-    """Return what an object with these keys looks like if not like a recording; empty if like nothing known."""
+    """Return the likely kind of an object with these keys, or "" for a recording or an unknown kind."""
     kinds = _KINDS | _IMPORTED_KINDS
     return next((kind for kind, signs in kinds.items() if any(sign <= set(keys) for sign in signs)), "")
 
 
 def foreign_text_kind(data: bytes) -> str:
-    """Return what a file that is not JSON looks like: a report, a cassette in YAML, JSON lines, or another file that is
-    often beside recordings; empty if nothing is known."""
+    """Return the likely kind of a file that is not JSON: a report, a YAML cassette, JSON lines, or another file often
+    found next to recordings; "" if unknown.
+    """
     for kind, pattern in _TEXT_KINDS.items():
         if re.search(pattern, data[:_SEARCHED_BYTES]):
             return kind
@@ -88,9 +89,9 @@ def foreign_text_kind(data: bytes) -> str:
 
 
 def explain_import(data: bytes, *, source: str, expected: str) -> tuple[str, str] | None:
-    """Return what is wrong with a file of another tool that was given as `expected`, and how to make a recording of it.
+    """Return the problem with another tool's file given as `expected`, and how to import it.
 
-    Returns None if it is of no kind that can be imported.
+    Returns None if its kind cannot be imported.
     """
     try:
         kind = foreign_kind(decode(data, dict[str, Raw]))
@@ -104,7 +105,7 @@ def _import_hint(source: str) -> str:
 
 
 def foreign_error(kind: str, *, source: str) -> RecordingFormatError:
-    """Return the error for a file of that kind, with the command that makes a recording of it, if there is one."""
+    """Return the error for a file of that kind, with the command that imports it, if any."""
     own_hint = _HINTS[kind].format(source=source) if kind in _HINTS else FILE_HINT
     hint = _import_hint(source) if kind in _IMPORTED_KINDS else own_hint
     return RecordingFormatError(f"looks like {kind}, not a recording", source=source, hint=hint)

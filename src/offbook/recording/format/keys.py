@@ -1,4 +1,4 @@
-"""The keys of a recording: which are valid, how they are shown, and which one a prefix means."""
+"""The keys of a recording: valid ones, their display, and the meaning of a prefix."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FOLDER_KEY = "_files"
 
 
 def unfit_reason(key: str) -> str:
-    """Return why a key is not safe for terminals, paths or the file format; empty if it is safe."""
+    """Return why a key is not safe for terminals, paths or the file format, or ""."""
     return "starts with '_', which marks metadata" if key.startswith("_") else unfit_tool_reason(key)
 
 
 def unfit_tool_reason(name: str) -> str:
-    """Return the same for the name of a tool, which may start with '_'."""
+    """Return why a tool's name is not safe, like `unfit_reason`. It may start with '_'."""
     if _PLAIN_NAME.fullmatch(name):
         return ""  # as fingerprints are, of which there may be thousands
     if not name:
@@ -42,7 +42,7 @@ def unfit_tool_reason(name: str) -> str:
 def tool_key(name: str) -> str:
     """Return the place of a tool's exchanges in a recording, like `_tools.get_weather`. No key is equal to it.
 
-    That of an MCP tool is like `_tools.github.create_issue`, and what `mcp_key` returns is its own place.
+    An MCP tool's is like `_tools.github.create_issue`; a result of `mcp_key` is its own place.
     """
     if is_mcp_key(name):
         return name
@@ -54,7 +54,7 @@ _MCP_PREFIX = "_mcp."
 
 
 def mcp_key(server: str, method: str) -> str:
-    """Return the name under which the exchanges of an MCP server are recorded that are not tool calls.
+    """Return the name for an MCP server's exchanges that are not tool calls.
 
     It is like `_mcp.github tools/list`. They are kept among the tool exchanges, and in the file under `_mcp`.
     """
@@ -67,7 +67,7 @@ def is_function_tool(key: str) -> bool:
 
 
 def is_mcp_key(name: str) -> bool:
-    """Return whether a name among the tool exchanges is that of a method of an MCP server, not of a tool."""
+    """Return whether a name among the tool exchanges belongs to a method of an MCP server."""
     return name.startswith(_MCP_PREFIX) and " " in name
 
 
@@ -99,7 +99,7 @@ def short_key(key: str) -> str:
 
 
 def find_key(given: str, keys: Iterable[str], *, source: str) -> str:
-    """Return the key `given`, or else the only key that starts with it; a `…` at the end is ignored.
+    """Return the key `given`, or else the only key that starts with it. A `…` at the end is ignored.
 
     Raises:
         InputError: no key starts with it, or several do; the hint lists what to write instead.

@@ -33,11 +33,11 @@ _REPLAYABLE_HEADER = re.compile(
 
 
 class BinaryText(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Bytes that are not text: as `base64`, as a message of AWS's event stream, or as a binary WebSocket message that
-    is UTF-8 (`binary`).
+    """Bytes that are not text: as `base64`, as a message of AWS's event stream, or as a binary WebSocket message in
+    UTF-8 (`binary`).
 
-    Such a message has headers (`event`) and `data`. If its payload carries the data as base64, `around` is what the
-    payload has before and after that.
+    An event-stream message has headers (`event`) and `data`. If its payload carries the data as base64, `around` is the
+    rest of the payload, before and after it.
 
     Raises:
         ValueError: the text is not base64, or a header is too long.
@@ -69,15 +69,15 @@ class BinaryText(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 WireText: TypeAlias = str | BinaryText
 TimedFrame: TypeAlias = tuple[Annotated[float, Meta(ge=0, le=MAX_WAIT_MS)], WireText]
-"""The time at which bytes arrived, in ms since the request, and the bytes."""
+"""The arrival time of bytes, in ms since the request, and the bytes."""
 
 
 class WireRecord(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One HTTP response: `frames` if it was streamed, else `body`. Header names are lower-case.
 
-    `protocol` is the name of a codec, or `http` for an exchange that is not a model call. That of `websocket` has the
-    messages of the server as frames, and `close` if the server closed the connection after them: the code, 1006 if it
-    sent none, and the reason.
+    `protocol` is the name of a codec, or `http` for an exchange that is not a model call. With `websocket`, the frames
+    are the server's messages, and `close` is set if the server then closed the connection: the code, 1006 if it sent
+    none, and the reason.
 
     Raises:
         ValueError: a header has invalid characters, or there are both frames and a body.
@@ -103,13 +103,13 @@ class WireRecord(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fie
         return self.frames is not None
 
     def timed_frames(self) -> list[tuple[float, bytes]]:
-        """Return the bytes with their times in ms. A body is one frame at 0; without a body there is none."""
+        """Return the bytes with their times in ms. A body is one frame at 0."""
         if self.frames is not None:
             return [(at_ms, wire_bytes(text)) for at_ms, text in self.frames]
         return [] if self.body is None else [(0.0, wire_bytes(self.body))]
 
     def content(self) -> bytes:
-        """Return all bytes of the response; the messages of a WebSocket on lines of their own."""
+        """Return all bytes of the response; the messages of a WebSocket on separate lines."""
         return (b"\n" if self.protocol == WEBSOCKET else b"").join(data for _, data in self.timed_frames())
 
 
@@ -121,7 +121,7 @@ def _unfit_header_reason(name: str, value: str) -> str:
 
 
 def wire_text(data: bytes) -> WireText:
-    """Return bytes in the format of the file: as str if they are UTF-8, else as an event or base64."""
+    """Return bytes in the file format: as str for UTF-8, else as an event or base64."""
     try:
         frame = binary_frame(data)
         return data.decode() if frame is None else _event_text(frame)
@@ -146,9 +146,9 @@ def wire_bytes(text: WireText) -> bytes:
 
 
 def replayable_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that matter when a response is replayed, with lower-case names.
+    """Return the headers that matter in a replay, with lower-case names.
 
-    Headers that name an account, hold credentials or describe the transfer encoding are left out.
+    Headers that name an account, hold credentials or describe the transfer encoding are omitted.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     return {
@@ -168,7 +168,7 @@ def json_documents(content: bytes) -> list[Any]:
 
 
 def _event_data(content: bytes) -> list[str] | list[bytes]:
-    """Return the data of each event, or the lines if there are no events."""
+    """Return the data of each event, or the lines without events."""
     if (documents := binary_documents(content)) is not None:
         return documents
     decoder = SseDecoder()
@@ -194,7 +194,7 @@ def values_by_path(content: bytes) -> dict[str, list[Any]]:
 
 
 def joined_texts(content: bytes) -> list[str]:
-    """Return the texts that a body spells piece by piece, also where the pieces of several texts alternate."""
+    """Return the texts that a body spells piece by piece, also where pieces of several texts alternate."""
     return list(map(join_pieces, spelled_pieces(content)))
 
 
@@ -229,7 +229,7 @@ def _json_or_text(data: str | bytes) -> Any:
 
 
 def join_pieces(pieces: list[str]) -> str:
-    """Join the pieces of a text; equal pieces are one text that is repeated."""
+    """Join the pieces of a text. Equal pieces are one repeated text."""
     return pieces[0] if all(piece == pieces[0] for piece in pieces) else "".join(pieces)
 
 
@@ -306,8 +306,8 @@ MAX_GROUPINGS = 24
 # apart, one by one; and those that have all of these in common. A way that joins what does not belong together spells
 # nothing that would be a secret.
 def spelled_texts(documents: Sequence[Any]) -> Iterator[list[Place]]:
-    """Yield the places of the texts that may be one text together, in order. A place may be in several lists, and one
-    that no other continues is in a list of its own. A document that is itself a text is at a place of `documents`.
+    """Yield the places of texts that may belong together, in order. A place may be in several lists; one without a
+    continuation is in a separate list. A document that is itself a text is at a place of `documents`.
     """
     groups: dict[_Key, list[Place]] = {}
     leaves = [list(_places_in(document, documents, number)) for number, document in enumerate(documents)]
@@ -329,7 +329,7 @@ def spelled_texts(documents: Sequence[Any]) -> Iterator[list[Place]]:
 
 
 def _telling_paths(leaves: list[list[tuple[str, Place, Any]]]) -> list[str]:
-    """Return the paths of what may tell streams apart: it has several values, and one of them at least twice."""
+    """Return the paths of values that may distinguish streams: several values, at least one of them twice."""
     values: dict[str, list[Any]] = {}
     for found in leaves:
         for path, _, value in found:
@@ -341,7 +341,7 @@ def _telling_paths(leaves: list[list[tuple[str, Place, Any]]]) -> list[str]:
 
 
 def _places_in(document: Any, documents: Sequence[Any], number: int) -> Iterator[tuple[str, Place, Any]]:
-    """Yield the values that are not containers, with their paths and places, in order. Indexes of lists count."""
+    """Yield the values that are not containers, with their paths and places, in order. List indexes count."""
     waiting: list[tuple[str, Place, Any]] = [("", (documents, number), document)]  # type: ignore[list-item]
     while waiting:
         path, place, value = waiting.pop()

@@ -32,8 +32,9 @@ from offbook.recording.match.mismatch import similarity
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 
 Continuation = Literal["stubborn", "resigned", "oblivious"]
-"""The behaviour of a model after a request that was never recorded: it asks for the failed tool again, says that it
-gave up, or gives the recorded next answer as if nothing had happened."""
+"""A model's behaviour after an unrecorded request: it asks for the failed tool again, says that it gave up, or gives
+the recorded next answer as if nothing had happened.
+"""
 
 CONTINUATIONS: tuple[Continuation, ...] = get_args(Continuation)
 
@@ -46,7 +47,7 @@ def gave_up_mark(plan: FaultPlan) -> str:
 
 
 def gave_up_text(mark: str) -> str:
-    """Return what a model says that gives up. The mark shows where that text turns up."""
+    """Return the text of a model that gives up. The mark shows where that text turns up."""
     return f"I could not finish this: a step failed ({mark})"
 
 
@@ -59,10 +60,10 @@ class ScriptedCall(Struct, frozen=True):
 
 
 class WrittenAnswers:
-    """Answers that were written by hand for requests that nothing else answers, as one run gets them.
+    """Hand-written answers for otherwise unanswered requests, as one run gets them.
 
-    Those that fit are served in order, and then the last one again and again. An equal request gets the same answer
-    again. A call without a step gets those of any key. `read` returns all of them; it is called when they are needed.
+    Matching ones are served in order, the last one repeatedly. An equal request gets the same answer. A call without a
+    step gets those of any key. `read` returns all of them on demand.
     """
 
     def __init__(self, read: Callable[[], Sequence[StoredExchange[Exchange]]]) -> None:
@@ -71,7 +72,7 @@ class WrittenAnswers:
         self._given: dict[RequestKey, StoredExchange[Exchange]] = {}
 
     def find(self, key: RequestKey, condition: Condition | None) -> StoredExchange[Exchange] | None:
-        """Return the answer to a request that meets the condition, if there is one."""
+        """Return the answer to a request that meets the condition, or None."""
         if key in self._given:
             return self._given[key]
         fitting = [
@@ -111,10 +112,9 @@ class _Turn(Struct, frozen=True):
 class _ScriptPlace(Struct, frozen=True):
     """The position of a request in a conversation of the clean run.
 
-    `answered` is the place of the recorded answer that the model gave last, -1 if none. `last` is what it said last,
-    which `is_recorded` or not. `failed` are the positions of the tool calls therein that failed; `is_failure` is set if
-    those or other words tell of a failure. `is_asked_again` is set if the request ends with words that the clean run
-    does not have.
+    `answered` is the place of the model's last recorded answer, or -1. `last` is its last answer, which `is_recorded`
+    or not. `failed` are the positions of failed tool calls in it; `is_failure` is set if those or other words report a
+    failure. `is_asked_again` is set if the request ends with words that the clean run lacks.
     """
 
     turns: Sequence[_Turn]
@@ -127,19 +127,19 @@ class _ScriptPlace(Struct, frozen=True):
 
     @property
     def next_turn(self) -> _Turn:
-        """The recorded call whose answer is next; at the end, the last one again."""
+        """The recorded call with the next answer, the last one at the end."""
         return self.turns[min(self.answered + 1, len(self.turns) - 1)]
 
     @property
     def condition(self) -> Condition | None:
-        """The condition of answers written by hand that holds here, other than `any`."""
+        """The condition of hand-written answers that holds here, other than `any`."""
         if self.is_failure:
             return "tool_error"
         return "empty" if self.is_asked_again else None
 
 
 class ConversationScript:
-    """The model calls of the clean run, in order. `read` returns them; it is called when they are first needed."""
+    """The model calls of the clean run, in order. `read` returns them on demand."""
 
     def __init__(self, read: Callable[[], Iterable[ScriptedCall]]) -> None:
         self._read = read
@@ -149,20 +149,20 @@ class ConversationScript:
         return [turn.call for turn in self._turns if turn.call.key[0] == step]
 
     def same_conversation(self, step: str, fields: JsonObject) -> RequestKey | None:
-        """Return the key of a call of the step with the same messages to another model; None if there is none.
+        """Return the key of a call of the step with the same messages to another model, or None.
 
-        Its answer must not ask for tools that the request does not offer.
+        Its answer must request only tools that the request offers.
         """
         turn = self._by_messages.get((step, _messages_hash(fields)))
         return turn.call.key if turn is not None and _fits(turn, _tool_names(fields)) else None
 
     def condition(self, step: str, fields: JsonObject) -> Condition | None:
-        """Return which condition of answers written by hand the request meets, other than `any`."""
+        """Return the condition of hand-written answers that the request meets, other than `any`."""
         place = self._place(step, fields)
         return None if place is None else place.condition
 
     def answer(self, step: str, request: Request, continuation: Continuation, mark: str) -> ContinuedAnswer:
-        """Return what answers a request of the step that was never recorded.
+        """Return the answer to an unrecorded request of the step.
 
         If the clean run has no model calls, every model gives up.
 
@@ -201,7 +201,7 @@ class ConversationScript:
         return None if not turns else _ScriptWalk(turns, self.known_texts).place_of(fields["messages"])
 
     def _conversation(self, step: str, messages: Sequence[JsonObject]) -> list[_Turn]:
-        """Return the calls of the conversation that a request belongs to: of the same opening, or the nearest one."""
+        """Return the calls of a request's conversation: of the same opening, or the nearest one."""
         conversations = self._conversations.get(step) or self._conversations[None]
         if len(conversations) < 2:
             return conversations[0] if conversations else []
@@ -210,7 +210,7 @@ class ConversationScript:
 
     @cached_property
     def _conversations(self) -> dict[str | None, list[list[_Turn]]]:
-        """The conversations of each step, those with the same opening together; under None those of all steps."""
+        """The conversations of each step, grouped by opening; under None those of all steps."""
         found: dict[str | None, dict[str, list[_Turn]]] = {None: {}}
         for turn in self._turns:
             opening = "\0".join(message_text(message) for message in opening_of(turn.messages))
@@ -219,7 +219,7 @@ class ConversationScript:
         return {step: list(openings.values()) for step, openings in found.items()}
 
     def _is_to_resign(self, place: _ScriptPlace, fields: JsonObject, mark: str) -> bool:
-        """Return whether a model that gives up does so here: where it is told of a failure, or asked once more."""
+        """Return whether a model gives up here: where it is told of a failure, or asked once more."""
         messages = fields["messages"]
         told = [message for message in messages if message.get("role") != "assistant" and message_text(message)]
         return (
@@ -269,7 +269,7 @@ class _ScriptWalk:
         )
 
     def _match(self, said: Utterance, answered: int, *, is_repeated: bool) -> int | None:
-        """Return the place of the recorded answer that this is: of the same words, or else of the same tools."""
+        """Return the place of this recorded answer: by its words, or else by its tools."""
         if is_repeated and answered >= 0 and self._is_like(said, answered):
             return answered
         places = [*range(answered + 1, len(self._turns)), *range(answered, -1, -1)]
@@ -287,7 +287,7 @@ class _ScriptWalk:
         return said == recorded or said.is_part_of(recorded) or (bool(said.calls) and said.tools == recorded.tools)
 
     def _after_words(self, messages: Sequence[JsonObject], answered: int) -> int:
-        """Return the place after what a user said: the answer before the call that first has these words."""
+        """Return the place after a user's words: the answer before the call that first has them."""
         for message in messages:
             if message.get("role") == "user":
                 text = message_text(message)
@@ -327,7 +327,7 @@ def _tool_names(fields: JsonObject) -> frozenset[str]:
 
 
 def _fits(turn: _Turn, offered: frozenset[str]) -> bool:
-    """Return whether the answer of a turn asks for offered tools only. Where none were declared, all are offered."""
+    """Return whether the answer of a turn requests only offered tools. Without declared tools, all are offered."""
     return set(turn.said.tools) <= offered or not set(turn.said.tools) <= turn.tools
 
 
@@ -336,7 +336,7 @@ def _messages_hash(fields: JsonObject) -> str:
 
 
 def _alikeness(opening: Sequence[JsonObject], messages: Sequence[JsonObject], texts: Sequence[str]) -> float:
-    """Return how alike the beginning of a request is to an opening: the longest equal one is most alike."""
+    """Return the similarity of a request's beginning to an opening: the longest equal one is most similar."""
     if [message_text(message) for message in opening] == texts[: len(opening)]:
         return 100.0 + len(opening)
     return similarity({"messages": list(opening)}, {"messages": list(messages[: len(opening)])})
@@ -354,14 +354,14 @@ def _repeated(place: _ScriptPlace) -> _Turn:
 
 
 def _recorded_calls(turn: _Turn, wanted: Sequence[tuple[str, str]]) -> list[ToolCall]:
-    """Return the calls of a turn that are wanted: with the same arguments, or if there are none, of the same tools."""
+    """Return the wanted calls of a turn: with equal arguments, or else of the same tools."""
     calls = list(zip(turn.response.tool_calls, turn.said.calls, strict=True))
     same = [call for call, said in calls if said in wanted]
     return same or [call for call, (name, _) in calls if name in {tool for tool, _ in wanted}]
 
 
 def _rest_of(place: _ScriptPlace) -> str:
-    """Return the rest of an answer that broke off, if the model is asked to go on; empty otherwise."""
+    """Return the rest of a truncated answer, if the model is asked to continue, or ""."""
     last, turn = place.last, place.next_turn
     if last is None or last.said.calls or not last.said.text or turn.said.calls:
         return ""
@@ -375,7 +375,7 @@ def _give_up(request: Request, mark: str) -> ContinuedAnswer:
 
 
 def _with_new_id(call: ToolCall, used: set[str]) -> ToolCall:
-    """Return the call with an id that the conversation does not have yet."""
+    """Return the call with an id that is new in the conversation."""
     if call.id is None or call.id not in used:
         return call
     numbers: Iterator[str] = (f"{call.id}_{number}" for number in range(2, len(used) + 3))

@@ -1,4 +1,4 @@
-"""Reads the messages of a request: what the model has said, which of its tool calls failed, what it was told since."""
+"""Reads the messages of a request: the model's answers, its failed tool calls, and the messages since."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_NOTHING = max(map(len, _NOTHING))
 # Reading a megabyte for all words of failure takes half a second, and every later request has the message again. What
 # tells of a failure is short, or begins or ends with it.
 MAX_READ_CHARS = 16_384
-"""How much of a text is read for words of failure, at its start and at its end."""
+"""The length of a text's start and end that is searched for words of failure."""
 
 
 class Utterance(Struct, frozen=True):
@@ -57,16 +57,16 @@ class Utterance(Struct, frozen=True):
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The names of the tools that it asks for."""
+        """The names of the requested tools."""
         return tuple(name for name, _ in self.calls)
 
     def is_part_of(self, other: Utterance) -> bool:
-        """Return whether the other asks for all tools that this one asks for, with the same arguments."""
+        """Return whether the other requests all tools that this one requests, with equal arguments."""
         return bool(self.calls) and set(self.calls) <= set(other.calls)
 
 
 def _canonical(function: JsonObject) -> str:
-    """Return the arguments of a call as JSON with sorted names. Only those of a JSON object start with a brace."""
+    """Return the arguments of a call as JSON with sorted names. Only a JSON object starts with a brace."""
     arguments = function.get("arguments")
     try:
         value = orjson.loads(arguments or "{}") if isinstance(arguments, str) else arguments
@@ -99,10 +99,10 @@ class Exchanged(Struct, frozen=True):
     after: tuple[JsonObject, ...]
 
     def failed_calls(self, known: Collection[str]) -> list[int]:
-        """Return the positions of the tool calls that failed: their results are new, and read like failures.
+        """Return the positions of the failed tool calls, whose results are new and read like failures.
 
-        `known` are texts that the clean run has. A call without a result has failed if something else is told instead,
-        one that a fault has broken if its result is new, and one whose arguments are not JSON in any case.
+        `known` are texts of the clean run. A call without a result failed if something else is reported instead, one
+        that a fault has broken if its result is new, and one with invalid JSON arguments always.
         """
         results, rejected = self._results, self.rejected_calls(known)
         rest = [message for message in self.after if not is_tool_result(message)]
@@ -116,7 +116,7 @@ class Exchanged(Struct, frozen=True):
         return failed
 
     def rejected_calls(self, known: Collection[str]) -> set[str]:
-        """Return the ids of the calls that a fault has broken and whose results are new, whatever words they have."""
+        """Return the ids of calls that a fault has broken and whose results are new, in any words."""
         broken = {call_id for call_id, (_, text) in zip(self.ids, self.said.calls, strict=False) if _is_broken(text)}
         new = {call_id for call_id, result in self._results.items() if message_text(result) not in known}
         return broken & new
@@ -126,12 +126,12 @@ class Exchanged(Struct, frozen=True):
         return {str(message.get("tool_call_id")): message for message in self.after if is_tool_result(message)}
 
     def is_answered_by_failure(self, known: Collection[str]) -> bool:
-        """Return whether text without tool calls was answered by what reads like a failure."""
+        """Return whether a text that reads like a failure answered text without tool calls."""
         return not self.said.calls and bool(self.after) and reads_like_failure(self.after[0], known)
 
 
 def exchanged(messages: Sequence[JsonObject]) -> list[Exchanged]:
-    """Return the answers of the model in these messages, each with what follows it."""
+    """Return the model's answers in these messages, each with the messages after it."""
     places = [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
     ends = [*places[1:], len(messages)]
     found = []
@@ -153,7 +153,7 @@ def is_tool_result(message: JsonObject) -> bool:
 
 
 def reads_like_failure(message: JsonObject, known: Collection[str] = ()) -> bool:
-    """Return whether a message is not among the `known` texts and tells of a failure, or of nothing."""
+    """Return whether a message is not among the `known` texts and reports a failure, or nothing."""
     text = message_text(message)
     if text in known:
         return False
@@ -175,10 +175,10 @@ def _has_mark(text: str) -> bool:
 
 
 def tells_failure(messages: Sequence[JsonObject], known: Collection[str]) -> bool:
-    """Return whether a request tells its model of a failure that the clean run did not have.
+    """Return whether a request reports a failure to its model that the clean run did not have.
 
-    It does if a message carries the mark of a fault, or a tool result is not `known`, and reads like a failure or
-    answers a call that a fault has broken.
+    It does if a message carries a fault's mark, or if a tool result is not `known`, and reads like a failure or answers
+    a call that a fault has broken.
     """
     is_told = any(
         _has_mark(message_text(message)) or (is_tool_result(message) and reads_like_failure(message, known))

@@ -1,4 +1,4 @@
-"""Which recorded exchange answers the next call, in the order of a recording."""
+"""The recorded exchange that answers the next call, in the order of a recording."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _SHORTEST_SECRET = 8
 
 
 RequestKey: TypeAlias = tuple[str, str]
-"""What equal requests have in common: the name of the step or tool, and the fingerprint of what is asked."""
+"""The common identity of equal requests: the name of the step or tool, and the fingerprint."""
 
 
 class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
-    """What answers a call. `mismatch` is why a strict replay refuses it; `stored` is None if nothing is near.
+    """The answer to a call. `mismatch` is a strict replay's reason to refuse it; `stored` is None without a near entry.
 
     `but_for` names what differs and does not count, like `a time`: it is empty if the requests are equal.
     In an exploration, `script_key` is the place of the answer in the script, and `fields` are what the clean run has
@@ -80,7 +80,7 @@ class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
 class UnusedEntry(Struct, frozen=True, omit_defaults=True):
     """An exchange that was never served: its key, and its position in the list of that key, from 0.
 
-    `recording` names the recording that it is in, where there are several.
+    `recording` names its recording, if there are several.
     """
 
     key: str
@@ -97,9 +97,9 @@ class OverusedEntry(Struct, frozen=True):
 
 
 def unserved(index: ExchangeIndex[E], served: Container[int]) -> Iterator[tuple[int, StoredExchange[E]]]:
-    """Yield the exchanges whose ids are not among those served, each with its position in the list of its key, from 0.
+    """Yield the unserved exchanges, each with its position in the list of its key, from 0.
 
-    Those with a `when` are left out: they answer only what nothing else answers.
+    Those with a `when` are omitted, because they answer only otherwise unanswered calls.
     """
     positions = dict[str, int]()
     for stored in index:
@@ -117,7 +117,7 @@ class Cursor(Generic[E]):
         self._after: dict[tuple[str | None, str | None], int] = {}
 
     def match(self, step_id: str | None, fingerprint: str) -> ExchangeMatch[E]:
-        """Return what answers a call of `step_id` whose request has `fingerprint`. It counts as served after `use`."""
+        """Return the answer to a call of `step_id` whose request has `fingerprint`. It counts as served after `use`."""
         if step_id is not None:
             match = self.match_key(step_id, "step_id", fingerprint)
             if match is not None:
@@ -125,7 +125,7 @@ class Cursor(Generic[E]):
         return self.match_key(fingerprint, "prompt_hash", fingerprint) or self._match_anywhere(fingerprint)
 
     def match_key(self, key: str, matched_by: MatchedBy, fingerprint: str) -> ExchangeMatch[E] | None:
-        """Return what answers among the exchanges of one key; None if the key has none."""
+        """Return the answer among the exchanges of one key, or None without any."""
         repeating = self._index.repeating(key)
         if repeating is not None:
             fits = (repeating.exchange.fingerprint or fingerprint) == fingerprint
@@ -164,7 +164,7 @@ class Cursor(Generic[E]):
         return self._used.keys()
 
     def note_used(self, ids: Iterable[int]) -> None:
-        """Count exchanges as served that another replay of the same recording has served."""
+        """Count exchanges as served by another replay of the same recording."""
         for served in ids:
             self._used[served] = self._used.get(served, 0) + 1
 
@@ -189,7 +189,7 @@ class Cursor(Generic[E]):
         ]
 
     def _match_anywhere(self, fingerprint: str) -> ExchangeMatch[E]:
-        """Return what answers an equal request, whatever its key."""
+        """Return the answer to an equal request under any key."""
         unused = self._next(None, fingerprint)
         if unused is not None:
             return ExchangeMatch("prompt_hash", unused)
@@ -210,10 +210,10 @@ class Cursor(Generic[E]):
 
 
 class PositionCursor(Cursor[Exchange]):
-    """A cursor of a session that other processes answer, too, and whose position they move."""
+    """A cursor of a session that other processes also answer and move."""
 
     def follow(self, claim: Claim) -> None:
-        """Take over what all processes have done."""
+        """Adopt the changes of all processes."""
         if claim.is_restarted:
             self._used.clear()
         if claim.is_restarted or min(claim.changes, default=0) < 0:
@@ -226,7 +226,7 @@ class PositionCursor(Cursor[Exchange]):
 
     @contextmanager
     def supposing(self) -> Iterator[Callable[[StoredExchange[Exchange]], None]]:
-        """Yield what counts an exchange as served until the block ends."""
+        """Count an exchange as served until the block ends."""
         after, supposed = self._after.copy(), list[StoredExchange[Exchange]]()
 
         def suppose(stored: StoredExchange[Exchange]) -> None:
@@ -242,9 +242,9 @@ class PositionCursor(Cursor[Exchange]):
 
 
 class SharedCursor(Cursor[Exchange]):
-    """A cursor over a recording that is a cache: equal requests of a step are answered alike, however often they come.
+    """A cursor over a cache: equal requests of a step always get equal answers.
 
-    A request that nothing answers is looked for again, as another process may have recorded it meanwhile.
+    An unanswered request is looked up again, because another process may have recorded it meanwhile.
     """
 
     def __init__(self, reader: SharedReader) -> None:
@@ -252,7 +252,7 @@ class SharedCursor(Cursor[Exchange]):
         self._reader = reader
 
     def overused(self) -> list[OverusedEntry]:
-        """Return nothing: a cache serves its exchanges as often as it is asked."""
+        """Return nothing: a cache serves its exchanges any number of times."""
         return []
 
     def match(self, step_id: str | None, fingerprint: str) -> ExchangeMatch[Exchange]:
@@ -273,8 +273,9 @@ class SharedCursor(Cursor[Exchange]):
 
 
 class SharedToolCursor(Cursor[ToolExchange]):
-    """A cursor over the tool calls of a recording that others add to. Unlike those of a model, equal calls are told
-    apart: the second call of a tool may have another result, so each exchange is served once."""
+    """A cursor over the tool calls of a recording that others extend. Unlike model calls, equal calls are
+    distinguished: the second call of a tool may have another result, so each exchange is served once.
+    """
 
     def __init__(self, index: SharedIndex[ToolExchange]) -> None:
         super().__init__(index)
@@ -290,7 +291,7 @@ class SharedToolCursor(Cursor[ToolExchange]):
 
 
 def _masked_key(key: str) -> str:
-    """Return the key that a recorder writes for a step or a tool whose name has a secret, by the rules in force."""
+    """Return a recorder's key for a step or a tool whose name has a secret, by the active rules."""
     is_innocent = len(key) < _SHORTEST_SECRET or key.isalnum()  # as most names are
     if is_fingerprint(key) or (is_innocent and not has_rules_in_force()):
         return key
@@ -314,9 +315,9 @@ class AlikeRequests:
     def match(
         self, cursor: Cursor[Exchange], step_id: str | None, fields: JsonObject, began: datetime
     ) -> ExchangeMatch[Exchange] | None:
-        """Return what answers a request with these fields if what is harmless does not count; None if nothing does.
+        """Return the answer to a request with these fields, ignoring harmless differences, or None.
 
-        `began` is when the run began that asks.
+        `began` is the start of the asking run.
         """
         for fingerprint, difference in self.find(fields, began):
             match = cursor.match(step_id, fingerprint)
@@ -342,7 +343,7 @@ class AlikeRequests:
 
     @cached_property
     def _has_requests(self) -> bool:
-        """Whether there is a recorded request: entries that are written by hand have none."""
+        """Whether there is a recorded request. Hand-written entries have none."""
         return any(each.fingerprint is not None for each in self._recorded)
 
     @cached_property
@@ -365,7 +366,7 @@ class AlikeRequests:
 
 
 def plain_text(rules: NormaliseRules) -> PlainText:
-    """Return what makes texts equal that differ in the names of home folders alone, if these do not count."""
+    """Return the text without the names of home folders, if these do not count."""
 
     def without_homes(text: str) -> str:
         return without_home_names(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
@@ -398,7 +399,7 @@ def is_named_in(exchange: Exchange | ToolExchange, difference: HarmlessDifferenc
 
 
 def without_defaults(arguments: JsonObject, defaults: JsonObject) -> JsonObject:
-    """Return the arguments of a call that are not what they are if they are left out."""
+    """Return the arguments of a call that differ from their defaults."""
     missing = object()
     return {
         name: value
@@ -426,7 +427,7 @@ class AlikeArguments:
             self._known.pop(key, None)
 
     def find(self, key: str, arguments: JsonObject) -> list[tuple[str, HarmlessDifference]]:
-        """Return the fingerprints of the recorded calls of a key whose arguments mean the same, in order."""
+        """Return the fingerprints of a key's recorded calls with equivalent arguments, in order."""
         if self._rules.exact:
             return []
         if key not in self._known:
@@ -444,17 +445,17 @@ class AlikeArguments:
         return found
 
     def meaning(self, key: str, arguments: JsonObject) -> JsonObject:
-        """Return what counts of the arguments of a call that is made now."""
+        """Return the relevant arguments of a present call."""
         return without_defaults(arguments, self._defaults.get(key, {}))
 
     def recorded_meaning(self, stored: StoredExchange[ToolExchange]) -> JsonObject | None:
-        """Return what counts of a recorded call; None if that is not known. The calls of a key come in their order."""
+        """Return the relevant arguments of a recorded call, or None if unknown. The calls of a key come in order."""
         arguments = stored.exchange.arguments
         is_masked = stored.exchange.arguments_hash is not None
         return None if is_masked or not isinstance(arguments, dict) else self.meaning(stored.key, arguments)
 
     def note_served(self, stored: StoredExchange[ToolExchange]) -> None:
-        """Note what a caller has been given."""
+        """Note a caller's result."""
 
     def _normalised(self, meaning: JsonObject) -> JsonObject:
         cleaned: JsonObject = apply_rules({"arguments": meaning}, self._rules).get("arguments", {})

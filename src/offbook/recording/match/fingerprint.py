@@ -24,10 +24,10 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\*|\d+)\]")
 class NormaliseRules(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The parts of requests that fingerprints ignore.
 
-    `ignore` lists paths to leave out, like `messages[*].content.timestamp`; a path may lead into a str that holds
-    JSON. `mask` lists regular expressions whose matches count as equal. With `whitespace`, runs of whitespace count as
-    one space. Where no request is equal, one matches that differs in who asks, when and where alone: not with `exact`.
-    Without `home_paths`, home folders count.
+    `ignore` lists paths to omit, like `messages[*].content.timestamp`; a path may lead into a str that holds JSON.
+    `mask` lists regular expressions whose matches count as equal. With `whitespace`, runs of whitespace count as one
+    space. Without an equal request, one matches that differs only in who asks, when and where, unless `exact`. Without
+    `home_paths`, home folders count.
     """
 
     ignore: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ NO_RULES = NormaliseRules()
 
 
 def canonical_fields(request: Request) -> JsonObject:
-    """Return the fields that the fingerprint covers: what is asked, not who asks or how.
+    """Return the fields that the fingerprint covers: the request's content, not its sender or transport.
 
     Raises:
         RequestError: the temperature is not a number.
@@ -105,7 +105,7 @@ def identify(request: Request, rules: NormaliseRules = NO_RULES) -> tuple[str, b
 
 
 def normalise_fields(fields: JsonObject, rules: NormaliseRules = NO_RULES) -> JsonObject:
-    """Return canonical fields without the noise; the same object if there is none."""
+    """Return canonical fields without the noise, or the same object without any."""
     messages = normalise_messages(fields["messages"])
     if messages is not None:
         fields = fields | {"messages": messages}
@@ -113,7 +113,7 @@ def normalise_fields(fields: JsonObject, rules: NormaliseRules = NO_RULES) -> Js
 
 
 def plain_request(fields: JsonObject, rules: NormaliseRules = NO_RULES) -> JsonObject:
-    """Return canonical fields without the noise, as JSON values: the form in which two requests are compared.
+    """Return canonical fields without the noise as JSON values, the form in which requests are compared.
 
     Raises:
         RequestError: the fields cannot be written as JSON.
@@ -150,7 +150,8 @@ def check_rules(rules: NormaliseRules, *, source: str = "") -> None:
 
 def normalise_messages(messages: Sequence[JsonObject]) -> list[JsonObject] | None:
     """Return the messages without their ids and None values, with tool-call ids renamed in order of appearance and
-    adjacent tool results in the order of their calls. Return None if the messages have this form already."""
+    adjacent tool results in the order of their calls. Return None if the messages already have this form.
+    """
     for message in messages:
         if len(message) != 2 or message.get("content") is None:
             break
@@ -177,7 +178,7 @@ def _normalise_message(message: JsonObject, names: dict[str, str]) -> JsonObject
 
 
 def without_nulls(value: Any) -> Any:
-    """Return JSON without the fields of its objects that are null, at any depth."""
+    """Return JSON without null fields of its objects, at any depth."""
     if isinstance(value, dict):
         return {name: without_nulls(each) for name, each in value.items() if each is not None}
     return [without_nulls(each) for each in value] if isinstance(value, list | tuple) else value
@@ -205,7 +206,7 @@ def _call_id(message: JsonObject) -> str:
 
 
 def apply_rules(fields: JsonObject, rules: NormaliseRules) -> JsonObject:
-    """Return the fields without what the rules ignore.
+    """Return the fields without the parts that the rules ignore.
 
     Raises:
         RequestError: a pattern of the rules takes too long.

@@ -1,8 +1,8 @@
-"""Which differences of two requests are harmless: they say who asks, when, and where, and not what is asked.
+"""The harmless differences between two requests: who asks, when, and where, but not what.
 
-A value counts as harmless only by its shape and its speaker. What a user or a model says is theirs, word for word. In
-what a program says (its instructions, its tools, the blocks that it puts into messages) and in what tools return, the
-shapes below may differ, and a date only if it is that of the recorded run and of this one.
+A value is harmless only by its shape and its speaker. Words of a user or a model always count. In a program's words
+(its instructions, its tools, the blocks that it puts into messages) and in tool results, the shapes below may differ,
+and a date only if it is that of the recorded run and of this one.
 """
 
 from __future__ import annotations
@@ -185,9 +185,9 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Comparison:
-    """Compares a recorded request with one that is made now. Its `difference` is what differs, if that is harmless.
+    """Compares a recorded request with a present one. Its `difference` is set if it is harmless.
 
-    `renamed` are names in the recording with those of this run, as far as they are known.
+    `renamed` are the known names in the recording with those of this run.
     """
 
     def __init__(self, times: RunTimes, plain_text: PlainText, *, renamed: Mapping[str, str] = NO_NAMES) -> None:
@@ -259,7 +259,7 @@ class Comparison:
         return self._has_harmless_values(old, new, speaker)
 
     def _has_harmless_values(self, old: str, new: str, speaker: Speaker) -> bool:
-        """Return whether two texts differ in values of known shapes alone, which may differ here."""
+        """Return whether two texts differ only in values of known shapes that may differ here."""
         values, others = list(_values_in(old)), list(_values_in(new))
         around, around_others = _around(old, values), _around(new, others)
         if around != around_others:

@@ -1,4 +1,4 @@
-"""Explains why a strict replay has no answer for a call: the nearest entry, and what differs."""
+"""Explains why a strict replay has no answer for a call: the nearest entry, and the difference."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def http_mismatch_error(
 
     Args:
         place: the method and path, like `GET /v1/models`.
-        vendor: the API that was called.
-        problem: why the request is not a model call, if it was sent to an address of one.
+        vendor: the called API.
+        problem: why a request to a model's address is not a model call.
     """
     place = shorten(printable_line(place), SHOWN_PLACE_CHARS)
     if match.mismatch == "exhausted":
@@ -140,7 +140,7 @@ def _describe_mismatch(
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
-    """Return ` Did you mean 'greet'?`, or nothing if no known name is close."""
+    """Return ` Did you mean 'greet'?`, or "" without a similar name."""
     hint = did_you_mean(name, known)
     return f" {hint[0].upper()}{hint[1:]}" if hint else ""
 
@@ -196,7 +196,7 @@ def _hint(
 
 
 def _masked_names_hint(names: Iterable[str]) -> str:
-    """Return what to do if names were masked by rules that a user made, which a recording does not have."""
+    """Return the hint for names masked by a user's rules, which a recording does not contain."""
     is_masked = any(_MASKED in name for name in names)
     return f"a name with {_MASKED} was masked while recording: replay with the same [redaction]" if is_masked else ""
 
@@ -212,7 +212,7 @@ def _stored_under(key: str, reader: RecordingReader) -> Iterator[StoredExchange[
 
 
 def _which_call(near: StoredExchange[Exchange], reader: RecordingReader) -> str:
-    """Return which of its key's entries `near` is, if there are several."""
+    """Return which of several entries of its key `near` is."""
     ids = [stored.id for stored in _stored_under(near.key, reader)]
     return f", call {ids.index(near.id) + 1}" if len(ids) > 1 and near.id in ids else ""
 
@@ -237,7 +237,7 @@ def _calls_of(tool: str, index: ExchangeIndex[ToolExchange]) -> Iterator[ToolExc
 
 
 def _nearest_arguments(arguments: JsonObject, tool: str, index: ExchangeIndex[ToolExchange]) -> JsonObject | None:
-    """Return the recorded arguments that are most like `arguments`."""
+    """Return the recorded arguments most similar to `arguments`."""
     calls = islice(_calls_of(tool, index), SEARCHED_ENTRIES)
     recorded = [call.arguments for call in calls if isinstance(call.arguments, dict)]
     text = _arguments_text(arguments)
@@ -273,8 +273,9 @@ def recorded_request(exchange: Exchange, rules: NormaliseRules = NO_RULES) -> Js
 
 
 def similarity(recorded: JsonObject, request: JsonObject) -> float:
-    """Return how alike two requests are, from 0 to 13: 10 for the messages, and 1 each for the model, the tools and
-    the temperature."""
+    """Return the similarity of two requests, from 0 to 13: 10 for the messages, and 1 each for the model, the tools and
+    the temperature.
+    """
     equal_fields: int = sum(recorded.get(name) == request.get(name) for name in ("model", "tools", "temperature"))
     old_messages, new_messages = (fields.get("messages", []) for fields in (recorded, request))
     pairs = list(zip(old_messages, new_messages, strict=False))

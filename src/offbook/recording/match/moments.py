@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 LONGEST_RUN = timedelta(hours=6)
-"""How long before its call a recorded run may have begun."""
+"""The longest time between the beginning of a recorded run and its call."""
 
 SLACK = timedelta(minutes=5)
 _QUARTER = timedelta(minutes=15)
@@ -111,7 +111,7 @@ def _zone(text: str | None) -> timedelta | None:
 
 
 class RunTime(Struct, frozen=True):
-    """When a run took place, as far as a call of it knows: from its beginning to the call."""
+    """The time of a run as one of its calls knows it: from the run's beginning to the call."""
 
     began: datetime
     called: datetime
@@ -140,7 +140,7 @@ def _is_on(moment: WrittenMoment, day: date) -> bool:
 
 
 class RunTimes(Struct, frozen=True):
-    """When the recorded run and this one took place; None if the recording does not say."""
+    """The times of the recorded run and of this one; None if the recording lacks them."""
 
     recorded: RunTime | None
     now: RunTime

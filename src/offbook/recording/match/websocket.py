@@ -1,8 +1,8 @@
-"""Matches what a client sends over a WebSocket with the recorded exchanges of a session.
+"""Matches a WebSocket client's messages with the recorded exchanges of a session.
 
-A session is recorded as a chain of exchanges: what the client sent together, and what the server sent until the client
+A session is recorded as a chain of exchanges: what the client sent together, and the server's messages until the client
 sent more. The handshake is the first; each other one names the exchange `after` which it came. A replay follows that
-chain: the messages of the client lead from one exchange to the next.
+chain: the client's messages lead from one exchange to the next.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ MAX_SHOWN_CHARS = 80
 _TOOL_OUTPUT = "function_call_output"
 
 SentMessage: TypeAlias = Any
-"""A message of a client as JSON: that of a text message, its text if it is not JSON, or `{"base64": …}`."""
+"""A client's message as JSON: a text message's JSON, its text if it is not JSON, or `{"base64": …}`."""
 
 
 def sent_message(data: bytes, *, is_text: bool) -> SentMessage:
-    """Return a message in the form in which recordings have it."""
+    """Return a message in its recorded form."""
     if not is_text:
         return {"base64": b64encode(data).decode()}
     try:
@@ -48,19 +48,19 @@ def sent_message(data: bytes, *, is_text: bool) -> SentMessage:
 
 
 class Audio(Struct, frozen=True):
-    """Neighbouring messages that append audio, joined: how a client cuts it is not what it says."""
+    """Neighbouring messages that append audio, joined, because clients may cut audio anywhere."""
 
     around: bytes
     data: bytes
 
 
 class ClientIds(Struct, frozen=True):
-    """The ids that a client chose, each with the id that stands for it in a recording."""
+    """A client's own ids, each with its recorded counterpart."""
 
     names: dict[str, str]
 
     def plus(self, actual: SentMessage, recorded: SentMessage) -> ClientIds:
-        """Return these ids and those of a message that stands for a recorded one."""
+        """Return these ids and those of a message that corresponds to a recorded one."""
         pairs = zip(_own_ids(actual), _own_ids(recorded), strict=False)
         added = {new: old for new, old in pairs if new and old and self.names.get(new) != old}
         if not added:
@@ -69,7 +69,7 @@ class ClientIds(Struct, frozen=True):
         return ClientIds(dict(list(names.items())[-MAX_NAMED_IDS:]))
 
     def renamed(self) -> dict[bytes, bytes]:
-        """Return the recorded ids that are others now, as JSON has them."""
+        """Return the recorded ids that now differ, as in JSON."""
         return {orjson.dumps(old): orjson.dumps(new) for new, old in self.names.items() if new != old}
 
 
@@ -101,7 +101,7 @@ def _replaced(value: Any, names: dict[str, str]) -> Any:
 
 
 def audio_of(message: SentMessage) -> Audio | None:
-    """Return the audio that a message appends to what the client says; None if it is another message."""
+    """Return the audio that a message appends, or None for another message."""
     if not isinstance(message, dict):
         return None
     if message.get("type") == "input_audio_buffer.append":
@@ -129,7 +129,7 @@ Item: TypeAlias = Audio | SentMessage
 
 
 def items_of(messages: Iterable[SentMessage], rules: NormaliseRules = NO_RULES) -> list[Item]:
-    """Return what messages say, with neighbouring audio joined."""
+    """Return the content of messages, with neighbouring audio joined."""
     items: list[Item] = []
     for message in messages:
         audio, last = audio_of(message), items[-1] if items else None
@@ -146,7 +146,7 @@ NO_IDS = ClientIds({})
 
 
 class Turn(Struct, frozen=True):
-    """A recorded exchange of a session, by its fingerprint: what the client sent, and after which exchange."""
+    """A recorded exchange of a session by fingerprint: the client's messages, and the exchange before."""
 
     fingerprint: str
     after: str
@@ -161,9 +161,9 @@ def turn_fields(*, path: str, after: str, sent: Sequence[tuple[float, SentMessag
 
 
 def turn_fingerprint(fields: JsonObject, ids: dict[str, str], rules: NormaliseRules = NO_RULES) -> str:
-    """Return the fingerprint of an exchange, which covers all that the client has sent before.
+    """Return the fingerprint of an exchange, which covers all earlier messages of the client.
 
-    `ids` has the ids that the client chose so far, renamed in order of appearance; those of this exchange are added.
+    `ids` has the client's ids so far, renamed in order of appearance; those of this exchange are added.
     """
     messages = [message for _, message in fields["sent"]]
     for own in (_own_ids(message)[1] for message in messages if isinstance(message, dict)):
@@ -203,7 +203,7 @@ class TurnIndex:
         return list(self._following.get(fingerprint, {}).values())
 
     def expected(self, after: str, sent: Sequence[SentMessage]) -> SentMessage | None:
-        """Return what a client was expected to send instead of the last of these messages; None if nothing follows."""
+        """Return the expected message instead of the last of these, or None if nothing follows."""
         turns = [turn for turn in self.following(after) if len(turn.sent) >= len(sent)] or self.following(after)
         alike = [turn for turn in turns if items_of(turn.sent[: len(sent) - 1]) == items_of(sent[:-1])] or turns
         return alike[0].sent[min(len(sent), len(alike[0].sent)) - 1] if alike else None
@@ -225,7 +225,7 @@ class _TurnCandidate:
         self.missing = list(turn.items)
 
     def take(self, message: SentMessage, is_same: _MessageComparison) -> SentMessage | None:
-        """Take a message that is next here. Return its rest if its audio continues, None if it is another message."""
+        """Take the next message. Return its rest if its audio continues, or None for an unexpected message."""
         audio = audio_of(message)
         if audio is not None:
             return self._take_audio(message, audio)
@@ -344,7 +344,7 @@ class SessionMatcher:
 
     @property
     def renamed(self) -> dict[bytes, bytes]:
-        """The recorded ids for which the client uses others, as JSON has them."""
+        """The recorded ids that the client replaced, as in JSON."""
         return self._ids.renamed()
 
     @property
@@ -353,9 +353,9 @@ class SessionMatcher:
         return {old: new for old, new in self._renamed.items() if old.startswith("/")}
 
     def feed(self, message: SentMessage, *, prefers: Callable[[Turn], bool] = lambda _: True) -> list[Turn] | None:
-        """Return the exchanges that a message completes; None if the recording has no exchange that continues with it.
+        """Return the exchanges that a message completes, or None if no recorded exchange continues with it.
 
-        Where several would be complete, the first is returned for which `prefers` returns True.
+        If several would be complete, the first is returned for which `prefers` returns True.
         """
         completed: list[Turn] = []
         self._unmatched.append(message)
@@ -398,7 +398,7 @@ class SessionMatcher:
         return [_TurnCandidate(turn, self._ids, self._renamed) for turn in self._index.following(self._position)]
 
     def _is_surplus(self, message: SentMessage) -> bool:
-        """Return whether a message is audio after all that is recorded: how much of it a client sends is chance."""
+        """Return whether a message is audio after the recorded session, whose amount is random."""
         return audio_of(message) is not None and not self._index.following(self._position)
 
 
@@ -414,9 +414,9 @@ def describe_message(message: SentMessage) -> str:
 
 
 def websocket_mismatch_error(fields: JsonObject, index: TurnIndex, reader: RecordingReader) -> RecordingMismatchError:
-    """Return the error for a message that a strict replay refuses, with the difference to what was expected.
+    """Return the error for a message that a strict replay refuses, with the difference from the expected one.
 
-    As in the match itself, neither the ids that the client chose nor what the rules ignore is a difference.
+    As in matching, neither the client's ids nor ignored parts are differences.
     """
     from offbook.comparison import difference_between  # noqa: PLC0415 - most runs have no mismatch
     from offbook.recording.redact.rules import mask_json  # noqa: PLC0415 - only other messages need its patterns
@@ -443,5 +443,5 @@ def websocket_mismatch_error(fields: JsonObject, index: TurnIndex, reader: Recor
 
 
 def _comparable(message: JsonObject) -> JsonObject:
-    """Return a message whose fields can be compared; those of model calls named `messages` have another form."""
+    """Return a message with comparable fields. Model calls' fields named `messages` have another form."""
     return {f"{name} ": value for name, value in message.items()} if "messages" in message else message

@@ -1,6 +1,6 @@
 """Removes secrets from recordings: from exchanges, tool exchanges, HTTP responses, keys and metadata.
 
-One walk does it all (`_Walk`). It masks what it finds and notes where: redaction uses the one, a check the other.
+A single walk (`_Walk`) masks secrets and notes their places: redaction uses the former, a check the latter.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class RedactionRules(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Redactor:
-    """Replaces secrets by marks: values that match well-known patterns, values of secret fields, and what a user adds.
+    """Replaces secrets by marks: values of known patterns, values of secret fields, and the user's own rules.
 
     Args:
         patterns: further regular expressions; each match becomes `<redacted>`.
@@ -97,7 +97,7 @@ class Redactor:
             JSON inside a str is also searched.
         personal: kinds of personal data that become `<redacted>`: `email`, `phone`, `card`.
 
-    A secret that matches a well-known pattern becomes `<redacted:kind:digest>`: equal secrets get the same mark.
+    A secret of a known pattern becomes `<redacted:kind:digest>`: equal secrets get the same mark.
 
     Raises:
         InputError: a pattern is invalid, or a kind of personal data is unknown.
@@ -133,9 +133,9 @@ class Redactor:
         return bool(self._patterns or self._personal)
 
     def knowing(self, credentials: Iterable[str]) -> Redactor:
-        """Return a redactor that also replaces these secrets, wherever they are, by `<redacted>`.
+        """Return a redactor that also replaces these secrets everywhere by `<redacted>`.
 
-        Those with fewer than eight characters, and the key that means that there is none, are not replaced.
+        Those with fewer than eight characters, and the placeholder for no key, are not replaced.
         """
         known = {each for each in credentials if len(each) >= MIN_CREDENTIAL_CHARS and each != DUMMY_KEY}
         if not known:
@@ -148,7 +148,7 @@ class Redactor:
         return wise
 
     def redact(self, exchange: Exchange) -> Exchange:
-        """Return the exchange without secrets; the same object if it has none."""
+        """Return the exchange without secrets, or the same object if it has none."""
         return _Walk(self).exchange(exchange) if self._is_suspicious(exchange) else exchange
 
     def redact_tool(self, exchange: ToolExchange) -> ToolExchange:
@@ -156,7 +156,7 @@ class Redactor:
         return _Walk(self).tool_exchange(exchange) if self._is_suspicious_call(exchange) else exchange
 
     def redact_document(self, document: Document) -> int:
-        """Remove the secrets of a whole recording, and return how many of its exchanges and other parts had some."""
+        """Remove the secrets of a whole recording, and return the number of changed exchanges and other parts."""
         return _Walk(self).document(document)
 
     def value(self, value: Any) -> Any:
@@ -164,7 +164,7 @@ class Redactor:
         return _Walk(self).value(value, "")
 
     def encoded(self, data: bytes) -> bytes:
-        """Return JSON without secrets. It stays JSON, whatever a user's patterns match."""
+        """Return JSON without secrets. It stays JSON for all user patterns."""
         if not self.has_patterns:
             return self.text(data.decode()).encode()
         value = msgspec.json.decode(data)
@@ -176,7 +176,7 @@ class Redactor:
         return self.texts([text])[0]
 
     def spans(self, text: str, *, name: str = "") -> list[SecretSpan]:
-        """Return the secrets in a text, in order. `name` is that of the JSON field that has it."""
+        """Return the secrets in a text, in order. `name` is its JSON field's."""
         lowered = searchable(text)
         spans = secret_spans(text, lowered)
         if name and len(text) >= MIN_NAMED_CHARS:
@@ -192,25 +192,25 @@ class Redactor:
         return outside_marks(text, spans) if spans else spans
 
     def texts(self, texts: list[str]) -> list[str]:
-        """Return the texts without secrets, including secrets that are spread over several texts."""
+        """Return the texts without secrets, including secrets spread over several texts."""
         return _Walk(self).texts(texts, "")
 
     def findings(self, exchange: Exchange) -> list[SecretFinding]:
-        """Return what looks like a secret in the exchange."""
+        """Return the suspected secrets of the exchange."""
         walk = _Walk(self)
         if self._is_suspicious(exchange):
             walk.exchange(exchange)
         return walk.findings
 
     def tool_findings(self, exchange: ToolExchange) -> list[SecretFinding]:
-        """Return what looks like a secret in the tool exchange."""
+        """Return the suspected secrets of the tool exchange."""
         walk = _Walk(self)
         if self._is_suspicious_call(exchange):
             walk.tool_exchange(exchange)
         return walk.findings
 
     def value_findings(self, value: Any, path: str) -> list[SecretFinding]:
-        """Return what looks like a secret in a JSON value that is at that path."""
+        """Return the suspected secrets of a JSON value at that path."""
         walk = _Walk(self)
         walk.value(value, path)
         return walk.findings
@@ -220,7 +220,7 @@ class Redactor:
         return name.lower() in self._fields
 
     def _may_hold_fields(self, lowered: bytes) -> bool:
-        """Return whether there could be JSON with a secret field in a `searchable` text. False is always right."""
+        """Return whether a `searchable` text could hold JSON with a secret field. False is always right."""
         return self._quoted is None or not self._quoted.isdisjoint(lowered.replace(b"'", b'"').split(b'"'))
 
     def _is_suspicious(self, exchange: Exchange) -> bool:
@@ -242,7 +242,7 @@ class Redactor:
         return self._suspicious(b"\n".join([messages, *(text.encode() for text in joined_texts(messages))]))
 
     def _suspicious(self, data: bytes) -> bool:
-        """Return whether JSON could have a secret. Quick if the answer is no, which is always right."""
+        """Return whether JSON could hold a secret. Quick if not, which is always right."""
         if self._patterns:
             return True
         text = data.decode("utf-8", "replace")
@@ -264,7 +264,7 @@ class _Walk:
         return list(self._found)
 
     def document(self, document: Document) -> int:
-        """Mask a recording in place, and return how many exchanges and other parts were changed."""
+        """Mask a recording in place, and return the number of changed exchanges and other parts."""
         changed = document.rewrite(self._redactor.redact, self._redactor.redact_tool)
         for name in ("meta", "rest"):
             old = getattr(document, name)
@@ -275,7 +275,7 @@ class _Walk:
         return changed + renamed + renamed_tools
 
     def _renamed(self, entries: Entries[E]) -> tuple[Entries[E], int]:
-        """Return entries without secrets in their keys, and how many keys had some. Equal ones are joined."""
+        """Return entries without secrets in their keys, and the number of changed keys. Equal keys are joined."""
         keys = {key: key if is_fingerprint(key) else self.text(key, "") for key in entries}
         if all(key == new for key, new in keys.items()):
             return entries, 0
@@ -286,7 +286,7 @@ class _Walk:
         return renamed, sum(key != new for key, new in keys.items())
 
     def exchange(self, exchange: Exchange) -> Exchange:
-        """Return the exchange without secrets; the same object if it has none."""
+        """Return the exchange without secrets, or the same object if it has none."""
         response = replace(
             exchange,
             content=self.text(exchange.content, "content"),
@@ -308,9 +308,9 @@ class _Walk:
         return exchange if cleaned == exchange else cleaned
 
     def _without_pieces(self, response: Exchange, record: WireRecord) -> Exchange:
-        """Return a response without the pieces of a secret between which the pieces of another text are.
+        """Return a response without the pieces of a secret that alternate with pieces of another text.
 
-        The decoded text has both in the order of their arrival, so that no search of it finds the secret.
+        The decoded text has both in order of arrival, so no search of it finds the secret.
         """
         for pieces in spelled_pieces(record.content()):
             for span in self._redactor.spans(join_pieces(pieces)):
@@ -325,7 +325,7 @@ class _Walk:
         return response
 
     def tool_exchange(self, exchange: ToolExchange) -> ToolExchange:
-        """Return the tool exchange without secrets; the same object if it has none."""
+        """Return the tool exchange without secrets, or the same object if it has none."""
         arguments = self.value(exchange.arguments, "arguments")
         error = exchange.error
         cleaned = replace(
@@ -343,7 +343,7 @@ class _Walk:
         return exchange if cleaned == exchange else cleaned
 
     def _messages(self, record: WireRecord) -> WireRecord:
-        """Return the record of JSON messages, as MCP has them, without secrets; the same object if it has none."""
+        """Return the record of JSON messages, as in MCP, without secrets, or the same object if it has none."""
         texts = frame_texts(record)
         values = [_decoded(text.encode("utf-8", "surrogateescape")) for text in texts]
         cleaned = [self.value(value, "wire") for value in values]
@@ -355,7 +355,7 @@ class _Walk:
         return record if new == texts else with_frame_texts(record, new)
 
     def value(self, value: Any, path: str, name: str = "") -> Any:
-        """Return a JSON value without secrets, also in the names of fields. `name` is that of the field that has it."""
+        """Return a JSON value without secrets, also in field names. `name` is its own field's."""
         if isinstance(value, dict):
             return self._packed(value, path) if value.keys() == {"base64"} else self._fields(value, path)
         if isinstance(value, list | tuple):
@@ -388,7 +388,7 @@ class _Walk:
         return self.texts([text], path)[0]
 
     def texts(self, texts: list[str], path: str, *, name: str = "") -> list[str]:
-        """Return the texts without secrets, including secrets that are spread over several texts."""
+        """Return the texts without secrets, including secrets spread over several texts."""
         while spans := self._redactor.spans("".join(texts), name=name):
             self._note(path, spans[0].kind)
             texts = replace_spans(texts, [(span.start, span.end, span.mark) for span in spans])
@@ -424,11 +424,11 @@ class _Walk:
         return raw if cleaned == value else Raw(orjson.dumps(cleaned))
 
     def _wire(self, record: WireRecord, *, is_response_clean: bool) -> WireRecord | None:
-        """Return the record without secrets; the same object if it has none, and None if they cannot be removed.
+        """Return the record without secrets: the same object if it has none, None if they cannot be removed.
 
-        A secret that events spell in pieces cannot be removed from their bytes. And if the decoded response had
-        secrets, the bytes may have them in a form that no search finds. An exchange of plain HTTP has nothing but its
-        record, so that its body becomes a mark instead.
+        A secret that events spell in pieces cannot be removed from their bytes. If the decoded response had secrets,
+        the bytes may hold them in a form that no search finds. A plain HTTP exchange has only its record, so its body
+        becomes a mark instead.
         """
         if record.protocol == WEBSOCKET:
             return self._websocket(record)
@@ -469,7 +469,7 @@ class _Walk:
         )
 
     def _mask_spelled(self, messages: list[Any], path: str) -> None:
-        """Mask in place what the texts of messages spell together."""
+        """Mask in place the secrets that messages' texts spell together."""
         for places in spelled_texts(messages):
             texts = [container[name] for container, name in places]
             if len(texts) > 1 and (cleaned := self.texts(texts, path)) != texts:
@@ -524,12 +524,12 @@ _packed = re.compile(rb'"base64":"([A-Za-z0-9+/]{8,}={0,2})"')
 
 
 def _bytes_in(data: bytes) -> Iterator[bytes]:
-    """Yield what JSON has in base64."""
+    """Yield the base64 contents of JSON."""
     return (b64decode(found[1]) for found in _packed.finditer(data) if len(found[1]) % 4 == 0)
 
 
 def _unpacked(encoded: object) -> str | None:
-    """Return the bytes of base64 as a text, from which they can be had again; None if it is not base64."""
+    """Return base64 content as reversible text, or None if it is not base64."""
     try:
         return (
             b64decode(encoded, validate=True).decode("utf-8", "surrogateescape") if isinstance(encoded, str) else None
@@ -539,7 +539,7 @@ def _unpacked(encoded: object) -> str | None:
 
 
 def _decoded(data: bytes) -> Any:
-    """Return a message as JSON, else as text, from which the bytes can be had again."""
+    """Return a message as JSON, else as reversible text."""
     text = data.decode("utf-8", "surrogateescape")
     try:
         value = msgspec.json.decode(data)

@@ -1,7 +1,7 @@
-"""The rules of redaction for a run, which a user states once: in `[redaction]` of the config, or with `redacting`.
+"""The redaction rules of a run, which a user states once: in `[redaction]` of the config, or with `redacting`.
 
-Whatever writes a file and has not been given a `Redactor` uses the one in force. It is in force for the whole process,
-since servers and logs have threads of their own.
+Everything that writes a file without its own `Redactor` uses the active one. It applies to the whole process, because
+servers and logs have their own threads.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _in_force: list[Redactor] = []
 
 @contextmanager
 def redacting(redactor: Redactor | None) -> Iterator[None]:
-    """Put the rules of `redactor` into force until the block ends; None changes nothing.
+    """Apply the rules of `redactor` until the block ends; None changes nothing.
 
-    Recordings, reports, traces, spans, metrics and logs that offbook writes in the block follow them, except for those
-    that were given a redactor of their own.
+    Recordings, reports, traces, spans, metrics and logs that offbook writes in the block follow them, except those with
+    their own redactor.
     """
     before = list(_in_force)
     if redactor is not None:
@@ -56,7 +56,7 @@ def redactor_in_force() -> Redactor:
 
 
 def has_rules_in_force() -> bool:
-    """Return whether there are rules for the run in addition to the built-in ones."""
+    """Return whether the run has rules besides the built-in ones."""
     return bool(_in_force)
 
 
@@ -72,7 +72,7 @@ _credentials: dict[str, None] = {}
 
 
 def note_credentials(credentials: Iterable[str]) -> None:
-    """Remember what the calls of this process were made with: it is not printed, and in no report."""
+    """Remember the credentials of this process's calls, to keep them out of output and reports."""
     _credentials.update(dict.fromkeys(credentials))
     while len(_credentials) > MAX_CREDENTIALS:
         del _credentials[next(iter(_credentials))]
@@ -89,22 +89,22 @@ def mask_reported(data: bytes) -> bytes:
 
 
 def mask_text(text: str) -> str:
-    """Return a text without secrets, by the rules in force. Quick if it has none."""
+    """Return a text without secrets, by the active rules. Quick if it has none."""
     return redactor_in_force().text(text)
 
 
 def mask_json(value: Any) -> Any:
-    """Return a JSON value without secrets, by the rules in force. Quick if it has none."""
+    """Return a JSON value without secrets, by the active rules. Quick if it has none."""
     return redactor_in_force().value(value)
 
 
 def mask_encoded(data: bytes) -> bytes:
-    """Return JSON without secrets, by the rules in force. It stays JSON."""
+    """Return JSON without secrets, by the active rules. It stays JSON."""
     return redactor_in_force().encoded(data)
 
 
 def rules_near(start: str | os.PathLike[str] = ".") -> Redactor | None:
-    """Return a redactor with the rules of the nearest config that has some, in `start` or above it; else None.
+    """Return a redactor with the rules of the nearest config that has some, in `start` or above it, or None.
 
     Raises:
         InputError: its `[redaction]` is wrong, or it is not TOML.

@@ -20,15 +20,15 @@ _mark = re.compile(r"<redacted(?::[a-z0-9-]+:[0-9a-f]{8})?>")
 
 
 def quoted_names(names: Iterable[str]) -> frozenset[bytes]:
-    """Return the names as they are between quotes in JSON, in a str in JSON, and in a str in that."""
+    """Return the names as quoted in JSON, in a str in JSON, and in a str in that."""
     return frozenset(name.encode() + b"\\" * escapes for name in names for escapes in _ESCAPES)
 
 
 class FieldPatterns:
     """Finds the values of fields with these names inside a text.
 
-    It reads JSON, JSON inside a str of other JSON, and the repr of a dict. A value that breaks off extends to the end
-    of the text.
+    It reads JSON, JSON inside a str of other JSON, and the repr of a dict. A truncated value extends to the end of the
+    text.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -37,7 +37,7 @@ class FieldPatterns:
         self._patterns = {each: re.compile(_field_pattern(named, each), re.IGNORECASE) for each in (0, 1, 3)}
 
     def spans(self, text: str) -> Iterator[SecretSpan]:
-        """Yield the values. A number becomes a str, so that JSON stays valid."""
+        """Yield the values. A number becomes a str, so JSON stays valid."""
         covered = 0
         for place in self._quoted.finditer(text):
             found = self._match(text, place.start()) if place.start() >= covered else None
@@ -46,7 +46,7 @@ class FieldPatterns:
                 yield _field_span(text, found)
 
     def _match(self, text: str, quote: int) -> re.Match[str] | None:
-        """Return the field whose name is quoted at that place."""
+        """Return the field whose name is quoted at that position."""
         for backslashes, pattern in self._patterns.items():
             if quote >= backslashes and (found := pattern.match(text, quote - backslashes)) is not None:
                 return found
@@ -72,7 +72,7 @@ MIN_NAMED_CHARS = 14
 
 
 def named_spans(text: str, name: str) -> list[SecretSpan]:
-    """Return the secrets of a text that are known by the name of its field."""
+    """Return the secrets of a text that its field name reveals."""
     before = f'{name}": "'
     return [
         SecretSpan(span.start - len(before), span.end - len(before), span.kind, span.mark)
@@ -92,24 +92,24 @@ def credential_spans(text: str, credential: str) -> list[SecretSpan]:
 
 
 def in_json(text: str) -> str:
-    """Return a text as it is between the quotes of JSON."""
+    """Return a text as between JSON quotes."""
     return orjson.dumps(text).decode()[1:-1]
 
 
 def is_mark(text: str) -> bool:
-    """Return whether `text` is a mark and nothing else."""
+    """Return whether `text` is exactly a mark."""
     return _mark.fullmatch(text) is not None
 
 
 def is_secret_value(value: Any) -> bool:
-    """Return whether the value of a secret field is a secret: a number, or a str that is not empty and not a mark."""
+    """Return whether the value of a secret field is a secret: a number, or a non-empty str that is not a mark."""
     if isinstance(value, str):
         return bool(value) and not is_mark(value)
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def outside_marks(text: str, spans: Iterable[SecretSpan]) -> list[SecretSpan]:
-    """Return the spans in order, without what overlaps an earlier span or a mark in the text."""
+    """Return the spans in order, without overlaps with earlier spans or marks in the text."""
     outside: list[SecretSpan] = []
     marks = [found.span() for found in _mark.finditer(text)]
     covered = 0
@@ -148,10 +148,10 @@ _CARD_DIGITS = range(13, 20)
 
 
 def personal_rules(kinds: Iterable[str]) -> list[tuple[str, Find]]:
-    """Return what finds each kind of personal data.
+    """Return the rules for each kind of personal data.
 
     Raises:
-        InputError: there is no such kind.
+        InputError: the kind is unknown.
     """
     for kind in kinds:
         if kind not in _FIND:
@@ -176,7 +176,7 @@ def _cards(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _has_check_digit(text: str) -> bool:
-    """Return whether the last digit is that of Luhn's formula, which card numbers obey."""
+    """Return whether the last digit satisfies Luhn's formula for card numbers."""
     digits = [int(char) for char in reversed(text) if char.isdigit()]
     doubled = (digit * 2 - 9 if digit > 4 else digit * 2 for digit in digits[1::2])
     return len(digits) in _CARD_DIGITS and (sum(digits[::2]) + sum(doubled)) % 10 == 0

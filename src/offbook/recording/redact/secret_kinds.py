@@ -1,9 +1,9 @@
-"""The kinds of secrets that are known by their shape, and how they are found in a text.
+"""The kinds of secrets with a known shape, and the search for them in a text.
 
-Almost no text has a secret, so a text is searched in stages, and most end with the first. A secret has a run of
-letters, digits and a few signs that is longer than a word (`_RUN`). Where there is one, it and what stands before it
-are searched for the words of all rules at once. Where a word is found, the patterns of its rules are tried at that
-place. No rule is searched for in the whole text, so that the time is linear in its length, whatever it holds.
+Few texts hold secrets, so a text is searched in stages, and most searches end with the first. A secret has a run of
+letters, digits and a few signs that is longer than a word (`_RUN`). The run and the text before it are searched for the
+words of all rules at once. At each word found, the patterns of its rules are tried. No rule is searched for in the
+whole text, so the time is linear in its length.
 
 The rules are our own and, in `gitleaks_rules.json`, those of gitleaks.
 """
@@ -32,7 +32,7 @@ _PROSE = rf"(?!{_WORD}(?:{_JOINT}++{_WORD}){{0,50}}+{_JOINT}*+(?![\w~+=%-]|\\{{1
 """Does not match words joined by hyphens or similar signs, which are not random."""
 
 _ESCAPED = r"\\{1,3}(?:/|u002[BbFf])"
-"""A slash or plus that is escaped in JSON."""
+"""An escaped slash or plus in JSON."""
 
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})"
 _START += r"|(?<=%25[0-9A-Fa-f]{2})|(?<=%2525[0-9A-Fa-f]{2})|(?<=%252525[0-9A-Fa-f]{2}))"
@@ -57,7 +57,7 @@ class _Rule(Struct, frozen=True):
     """A kind of secret: `pattern` matches it `back` characters before one of the lower-case `words`.
 
     With `context`, it matches after the word, some more letters, and a sign like `=` or `:`; such a secret has a digit.
-    `entropy` is what the secret must exceed, in bits a character.
+    The secret must exceed `entropy`, in bits per character.
     """
 
     kind: str
@@ -186,14 +186,14 @@ def secret_kinds() -> list[str]:
 
 
 def searchable(text: str) -> bytes:
-    """Return a text as the quick searches need it: in lower case, with a `?` for what is not ASCII."""
+    """Return a text for the quick searches: in lower case, with `?` for non-ASCII characters."""
     return text.encode("ascii", "replace").lower()
 
 
 def secret_spans(text: str, lowered: bytes) -> list[SecretSpan]:
-    """Return the secrets of well-known kinds, in no order. `lowered` is `searchable(text)`.
+    """Return the secrets of known kinds, in no order. `lowered` is `searchable(text)`.
 
-    Equal secrets have the same mark. What could be guessed from a digest, as passwords can, has none in its mark.
+    Equal secrets have the same mark. A guessable secret, such as a password, has no digest in its mark.
     """
     spans = list(_special_spans(text, lowered))
     windows = list(_windows(lowered.translate(_SHAPE)))
@@ -201,7 +201,7 @@ def secret_spans(text: str, lowered: bytes) -> list[SecretSpan]:
 
 
 def _windows(shape: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the long runs, each with what stands before it, as parts that do not overlap."""
+    """Yield the long runs with their preceding text, as parts that do not overlap."""
     start, end = 0, -1
     found = shape.find(_RUN)
     while found >= 0:
@@ -246,7 +246,7 @@ def _overlapping(words: re.Pattern[bytes], text: bytes, start: int, end: int) ->
 
 
 def _match(rule: _Rule, text: str, start: int, end: int) -> re.Match[str] | None:
-    """Return the match of a rule, one of whose words is at that place."""
+    """Return the match of a rule with a word at that position."""
     place = end if rule.context else start - rule.back
     return _compiled(rule.pattern, rule.context).match(text, place) if place >= 0 else None
 
@@ -269,7 +269,7 @@ def _entropy(text: str) -> float:
 
 
 def _special_spans(text: str, lowered: bytes) -> Iterator[SecretSpan]:
-    """Yield the secrets that no rule describes. What they need is looked for first, as that takes no time."""
+    """Yield the secrets that no rule describes, after a quick check for their requirements."""
     if b"private key" in lowered:
         yield from _private_key_spans(text)
     if b"private-lines: " in lowered:
@@ -320,9 +320,9 @@ def _all_rules() -> list[_Rule]:
 
 @cache
 def _word_index() -> tuple[re.Pattern[bytes], dict[bytes, list[_Rule]]]:
-    """Return a pattern that finds the words of all rules, the longest first, and the rules of each.
+    """Return a pattern for the words of all rules, longest first, and the rules of each.
 
-    Where a word is found, shorter words that it begins with are found too.
+    A word also finds the shorter words that it begins with.
     """
     by_word: dict[bytes, list[_Rule]] = {_JWT_WORD: []}
     for rule in _all_rules():

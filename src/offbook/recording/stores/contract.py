@@ -1,4 +1,4 @@
-"""What every store promises, as a base class of tests: of the stores of offbook, and of those that others write."""
+"""The contract of every store as a base class of tests, for offbook's stores and those of others."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class StoreContract:
 
     @staticmethod
     def all_found(reader: RecordingReader, key: str | None, fingerprint: str | None) -> list[str]:
-        """What one after another finds."""
+        """Return the exchanges that consecutive lookups find."""
         found, after = [], -1
         while (stored := reader.find(key=key, fingerprint=fingerprint, after=after)) is not None:
             found.append(stored.exchange.content)

@@ -1,8 +1,7 @@
-"""The journal beside a JSON recording: one line per call, safe for many processes and for a kill at any time."""
+"""The journal of a JSON recording: one line per call, safe for many processes and for a kill at any time."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from offbook.files import open_regular
 from offbook.recording.stores.store import ForkGuarded
+from offbook.system import lock_file, unlock_file
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
@@ -18,15 +18,15 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 class Journal(ForkGuarded):
     """An append-only file of lines, shared by any number of processes.
 
-    A process that appends or folds holds the lock on the file. A fold removes the file; an appender that has waited
-    for the lock on a removed file opens the new one. The journal gets the permissions of the file `beside` it.
-    It is a regular file: nothing is written to where a link leads.
+    A process that appends or folds holds the lock on the file. A fold removes the file; an appender that waited for the
+    lock on a removed file opens the new one. The journal gets the permissions of the file `beside`. It is always a
+    regular file, never a link.
     """
 
     def __init__(self, path: Path, *, beside: Path, read_only: bool = False) -> None:
         super().__init__()
         self.path, self._beside = path, beside
-        self._flags, self._kind = (os.O_RDONLY, fcntl.LOCK_SH) if read_only else (_APPEND, fcntl.LOCK_EX)
+        self._flags, self._is_shared = (os.O_RDONLY, True) if read_only else (_APPEND, False)
         self._fd = -1
         self._end = -1
 
@@ -41,19 +41,19 @@ class Journal(ForkGuarded):
 
     @contextmanager
     def locked(self, *, wait: bool = True) -> Iterator[None]:
-        """Hold the lock on the journal. It is created if it does not exist, unless it is opened read-only.
+        """Hold the lock on the journal, which is created if missing unless opened read-only.
 
         Raises:
             BlockingIOError: another process has the lock, and `wait` is false.
         """
         with self.guard:
-            self._lock(self._kind if wait else self._kind | fcntl.LOCK_NB)
+            self._lock(wait=wait)
             try:
                 yield
             finally:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
+                unlock_file(self._fd)
 
-    def _lock(self, operation: int) -> None:
+    def _lock(self, *, wait: bool) -> None:
         # The process that had the lock before may have folded the journal and removed the file. A lock on a removed
         # file excludes nobody, and a line that is written to it is lost. So the file must still have a name when we
         # have its lock; if not, we lock the file that has the name now.
@@ -62,7 +62,7 @@ class Journal(ForkGuarded):
                 mode = stat.S_IMODE(self._beside.stat().st_mode) | 0o600 if self._beside.exists() else 0o666
                 self._fd = open_regular(self.path, self._flags, mode, follow=False)
                 self._end = -1
-            fcntl.flock(self._fd, operation)
+            lock_file(self._fd, shared=self._is_shared, wait=wait)
             if os.fstat(self._fd).st_nlink:
                 return
             self.close()

@@ -1,4 +1,4 @@
-"""A recording in a JSON file, with a journal beside it while it is being written."""
+"""A recording in a JSON file, with a journal while it is being written."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 
 class _JournalLine(Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """One line of the journal: a model or tool exchange to add, metadata to add, or the mark of a fold that is about
-    to finish."""
+    """One line of the journal: a model or tool exchange to add, metadata to add, or the mark of a fold that is about to
+    finish.
+    """
 
     key: str | None = None
     entry: Exchange | None = None
@@ -50,7 +51,7 @@ _encoder = msgspec.json.Encoder()
 class JsonFileStore:
     """A recording at `path`. An appended exchange is in the journal at once, and in the file after a fold.
 
-    A fold writes the new file beside the old one, marks that in the journal, swaps the files and removes the journal.
+    A fold writes the new file next to the old one, marks that in the journal, swaps the files and removes the journal.
     After a crash, the next process that opens the recording finishes or repeats the fold.
     """
 
@@ -62,7 +63,7 @@ class JsonFileStore:
 
     @cached_property
     def _media(self) -> MediaFolder:
-        """The files beside the recording; who only reads a recording without any does not load it."""
+        """The recording's media files. A reader of a recording without any does not load this."""
         from offbook.recording.stores.media_files import MediaFolder  # noqa: PLC0415
 
         return MediaFolder(self.path)
@@ -77,7 +78,7 @@ class JsonFileStore:
         return self._load(self._fold_or_merge)
 
     def peek(self) -> Document:
-        """Return the whole recording, like `load`, but change no file: what is in a journal stays there."""
+        """Return the whole recording, like `load`, without changing a file: the journal stays."""
         return self._load(self._merged)
 
     def _load(self, with_journal: Callable[[], Document]) -> Document:
@@ -147,7 +148,7 @@ class JsonFileStore:
             raise self.unusable(error) from None
 
     def fold(self, *, wait: bool = True) -> Document:
-        """Move the content of the journal to the file, and return the recording. The file is created if missing.
+        """Move the journal into the file, and return the recording. The file is created if missing.
 
         Raises:
             BlockingIOError: the journal is in use, and `wait` is false.
@@ -161,7 +162,7 @@ class JsonFileStore:
             return document
 
     def settle(self, *, wait: bool = True) -> None:
-        """Fold the journal if there is one. If that fails, the next process that opens the recording folds it."""
+        """Fold the journal, if any. If that fails, the next process that opens the recording folds it."""
         try:
             if self._has_journal():
                 self.fold(wait=wait)
@@ -207,7 +208,7 @@ class JsonFileStore:
             journal.close()
 
     def _open_lines(self, journal: Journal) -> list[_JournalLine]:
-        """Return the lines that are not in the file yet. Finish a fold that was killed before its swap."""
+        """Return the lines that are not yet in the file. Finish a fold that was killed before its swap."""
         folded, lines = _after_last_fold(self._lines(journal.read_locked()))
         if self._is_next(folded):
             self._next.replace(self.path)
@@ -215,18 +216,18 @@ class JsonFileStore:
         return lines
 
     def _read_all(self, journal: Journal) -> tuple[Document, bool]:
-        """Return the content of file and journal, and whether the journal has something that the file does not have."""
+        """Return the content of file and journal, and whether the journal has anything that the file lacks."""
         lines = self._open_lines(journal)
         document = self._document_in(self.path)
         _apply(lines, document)
         return document, bool(lines)
 
     def _is_next(self, folded: str | None) -> bool:
-        """Return whether the new file of a fold, whose hash is `folded`, is still to be swapped in."""
+        """Return whether a fold's new file, whose hash is `folded`, still has to be swapped in."""
         return folded is not None and self._next.exists() and sha256(read_regular(self._next)).hexdigest() == folded
 
     def _fold_or_merge(self) -> Document:
-        """Fold; if the folder cannot be written, do the same in memory."""
+        """Fold, or do it in memory if the folder cannot be written."""
         try:
             return self.fold()
         except OSError:
@@ -316,7 +317,7 @@ class JsonFileStore:
 
 
 def _is_json(raw: bytes) -> bool:
-    """Return whether the line is complete, even if a value in it cannot be read: too large, or nested too deep."""
+    """Return whether the line is complete, even with an unreadable value: too large, or nested too deeply."""
     try:
         decode(raw, msgspec.Raw)
     except RecursionError:
@@ -327,7 +328,7 @@ def _is_json(raw: bytes) -> bool:
 
 
 def _after_last_fold(lines: list[_JournalLine]) -> tuple[str | None, list[_JournalLine]]:
-    """Return the mark of the last fold, if there is one, and the lines after it."""
+    """Return the mark of the last fold, if any, and the lines after it."""
     for position in range(len(lines) - 1, -1, -1):
         if lines[position].folded is not None:
             return lines[position].folded, lines[position + 1 :]

@@ -1,4 +1,4 @@
-"""Opens the recording that a path, a URL or a dict gives, and digests what it holds."""
+"""Opens the recording at a path, a URL or in a dict, and computes its digest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_store(location: str | os.PathLike[str]) -> Store:
     scheme, and leads to a function that takes a location and returns its Store.
 
     Raises:
-        InputError: there is no kind of store for such a location.
+        InputError: no kind of store has such a location.
     """
     text = os.fspath(location)
     if text.lower().startswith(_REDIS):
@@ -87,7 +87,7 @@ def is_folder(location: str | os.PathLike[str]) -> bool:
 
 
 def recordings_in(folder: str | os.PathLike[str]) -> list[Path]:
-    """Return the recordings of a folder and its subfolders: all that is named `*.json`.
+    """Return the recordings of a folder and its subfolders: all files named `*.json`.
 
     Raises:
         InputError: it has none.
@@ -100,7 +100,7 @@ def recordings_in(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def recording_digest(location: str | os.PathLike[str]) -> str:
-    """Return a short digest of what a recording holds.
+    """Return a short digest of a recording's contents.
 
     Raises:
         InputError: the recording cannot be read.
@@ -109,7 +109,7 @@ def recording_digest(location: str | os.PathLike[str]) -> str:
 
 
 def last_recorded_at(location: str | os.PathLike[str]) -> str:
-    """Return when the last exchange of a recording was recorded; empty if it does not say.
+    """Return the time of a recording's last exchange, or "" if it is unknown.
 
     Raises:
         InputError: the recording cannot be read.
@@ -120,7 +120,7 @@ def last_recorded_at(location: str | os.PathLike[str]) -> str:
 
 
 def open_reader(recording: RecordingInput | RecordingReader, *, source: str) -> RecordingReader:
-    """Open a recording for reading, unless it is open. `source` is the name of a document in error messages.
+    """Open a recording for reading, unless it is open. `source` is a document's name in error messages.
 
     Raises:
         InputError: the recording cannot be read.

@@ -1,7 +1,7 @@
-"""Images, audio and other long base64 of a JSON recording, kept once each in files of a folder beside it.
+"""Images, audio and other long base64 of a JSON recording, kept once each in files of a folder next to it.
 
-In the JSON, a reference stands for the base64: `data:image/png;base64,offbook-file:<sha256>.png`. Who reads the
-recording gets the base64 again, to the byte: base64 that cannot be restored in that way stays where it is.
+In the JSON, a reference replaces the base64: `data:image/png;base64,offbook-file:<sha256>.png`. Readers get the base64
+to the byte; base64 that cannot be restored exactly stays in place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from offbook.recording.format.keys import FOLDER_KEY
 from offbook.recording.stores.store import refuse_link
 
 OUT_OF_LINE_CHARS = 16_384
-"""Base64 of so many characters and more is kept in a file: 12 KiB."""
+"""The minimum size of base64 in a file: 12 KiB."""
 _MARK = b"offbook-file:"
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{%d,}+={0,2}" % OUT_OF_LINE_CHARS)
@@ -51,15 +51,15 @@ _FILE_NAME = re.compile(rf"{_NAME}(\.next)?")
 
 
 class MediaFolder:
-    """The folder beside the recording at `path`: `run.json.files`."""
+    """The folder next to the recording at `path`: `run.json.files`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.with_name(path.name + ".files")
 
     def take_out(self, data: bytes) -> tuple[bytes, dict[str, bytes]]:
-        """Return the JSON of a recording with references instead of long base64, and the files, by their names.
+        """Return the JSON of a recording with references instead of long base64, and the files by name.
 
-        A recording in whose texts there is such a reference already stays as it is.
+        A recording whose texts already contain such a reference does not change.
         """
         if len(data) < OUT_OF_LINE_CHARS or _MARK in data:
             return data, {}
@@ -83,7 +83,7 @@ class MediaFolder:
 
         Raises:
             FileNotFoundError: a file is missing.
-            InputError: a file has other content than its name says, or the folder is not beside the recording.
+            InputError: a file's content differs from its name, or the folder is not next to the recording.
         """
         folder = self._named_folder(data, source)
         if folder is None:
@@ -97,7 +97,7 @@ class MediaFolder:
         return _REFERENCE.sub(lambda found: encoded[found[1]], data)
 
     def _named_folder(self, data: bytes, source: str) -> Path | None:
-        """Return the folder that a recording names; None if it names none."""
+        """Return the folder that a recording names, or None."""
         if b'"%s"' % FOLDER_KEY.encode() not in data:
             return None
         try:
@@ -113,7 +113,7 @@ class MediaFolder:
         return None if name is None else self.path.with_name(name)
 
     def write(self, files: dict[str, bytes], *, mode: int | None) -> None:
-        """Write the files that are not there. Raises OSError."""
+        """Write the missing files. Raises OSError."""
         if not files:
             return
         refuse_link(self.path, source=str(self.path))
@@ -124,7 +124,7 @@ class MediaFolder:
                 write_next(target, content, mode=mode, durable=True).replace(target)
 
     def keep(self, names: Iterable[str]) -> None:
-        """Remove what was written here and is not among `names`, and the folder if it is empty then. Raises OSError."""
+        """Remove the files written here that are not among `names`, and the folder if it is empty. Raises OSError."""
         if self.path.is_symlink() or not self.path.is_dir():
             return
         kept = set(names)
@@ -136,9 +136,10 @@ class MediaFolder:
 
 
 def _long_runs(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where base64 of at least OUT_OF_LINE_CHARS characters starts and ends.
+    """Yield the start and end of base64 of at least OUT_OF_LINE_CHARS characters.
 
-    Looking at every so many bytes is enough: such a run cannot lie between them. Most recordings are passed by that.
+    Sampling at intervals is enough, because such a run cannot lie between two samples. Most recordings need nothing
+    else.
     """
     at = done = 0
     while at < len(data):
@@ -154,7 +155,7 @@ def _long_runs(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _decoded(text: bytes) -> bytes | None:
-    """Return the bytes of base64; None if they do not give the same text again."""
+    """Return the bytes of base64, or None if they do not give the same text again."""
     if len(text) % 4:
         return None
     content = b64decode(text)
@@ -170,7 +171,7 @@ def _read(path: Path, source: str) -> bytes:
 
 
 def missing_error(error: FileNotFoundError, *, source: str) -> InputError:
-    """Return the error for a file that a recording refers to, and that is not there."""
+    """Return the error for a missing file of a recording."""
     name = Path(str(error.filename)).name
     folder = Path(str(error.filename)).parent.name
     hint = f"copy the folder {folder} with the recording, or record again"

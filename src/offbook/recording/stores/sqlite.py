@@ -81,12 +81,12 @@ class SqliteDatabase(ForkGuarded):
                 raise
 
     def _roll_back(self) -> None:
-        """Roll back the transaction, unless its failure has done so already."""
+        """Roll back the transaction, unless its failure already did."""
         if self._connect().in_transaction:
             self.run("ROLLBACK")
 
     def allow_concurrent_reads(self) -> None:
-        """Switch to WAL mode, in which others can read while one writes. Do nothing while the database is busy."""
+        """Switch to WAL mode, in which others can read during a write. Do nothing while the database is busy."""
         try:
             with self.guard:
                 self._connect().execute("PRAGMA journal_mode = WAL")
@@ -95,7 +95,7 @@ class SqliteDatabase(ForkGuarded):
                 raise self._translate(error) from None
 
     def erase_removed(self) -> None:
-        """Leave nothing of removed rows in free pages and in the log of WAL mode; log a warning if that fails."""
+        """Erase removed rows from free pages and the WAL log. Log a warning if that fails."""
         try:
             self.run("VACUUM")
             ((is_busy, *_),) = self.run("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -124,7 +124,7 @@ class SqliteDatabase(ForkGuarded):
         return self._connection
 
     def _uri(self) -> str:
-        """Return the URI of the database. A read-only folder cannot hold the side files of WAL mode."""
+        """Return the URI of the database. A read-only folder cannot hold WAL's side files."""
         is_writable = os.access(self.path.parent, os.W_OK, effective_ids=True)
         is_still = not is_writable and not os.access(f"{self.path}-wal", os.F_OK)
         return f"{self.path.as_uri()}?immutable=1" if is_still else self.path.as_uri()
@@ -144,7 +144,7 @@ class ExchangeParser(Protocol[E_co]):
 
 
 def _schema_of(table: str, *, prefix: str = "") -> tuple[str, ...]:
-    """Return the statements that create the table and its indexes, whose names start with `prefix`, if missing."""
+    """Return the statements that create the table and its indexes, named with `prefix`, if missing."""
     return (
         f"""CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY, key TEXT NOT NULL, fingerprint TEXT NOT NULL,
         recorded_at TEXT NOT NULL, listed INTEGER NOT NULL, entry BLOB NOT NULL)""",
@@ -162,7 +162,7 @@ _IS_BEHIND = f"o.fingerprint >= '{_AFTER_CONDITIONAL}'"
 
 
 class SqliteIndex(Generic[E]):
-    """The exchanges in one table, open for reading. They are not held in memory."""
+    """The exchanges in one table, open for reading without being held in memory."""
 
     def __init__(self, database: SqliteDatabase, table: str, parse: ExchangeParser[E]) -> None:
         self._database, self._table, self._parse, self.source = database, table, parse, database.source
@@ -314,7 +314,7 @@ class SqliteStore:
 
     @contextmanager
     def _opened(self) -> Iterator[SqliteDatabase]:
-        """Open the database, and close it if an error is raised. Create the tables of one that has none."""
+        """Open the database, and close it after an error. Create missing tables."""
         try:
             check_regular(self.path)
             for suffix in _SIDE_FILES:
@@ -351,12 +351,12 @@ def _replace_all(database: SqliteDatabase, document: Document) -> None:
 
 
 def _has_tool_table(database: SqliteDatabase) -> bool:
-    """Return whether tools have a table of their own. In a database without it they are metadata."""
+    """Return whether tools have their own table. In older databases they are metadata."""
     return bool(database.run("SELECT 1 FROM sqlite_master WHERE name = 'tool_exchanges'"))
 
 
 def _make_tool_table(database: SqliteDatabase) -> None:
-    """Create the table of tools if it is missing, and move the tools from the metadata to it."""
+    """Create the table of tools if missing, and move the tools from the metadata to it."""
     if _has_tool_table(database):
         return
     with database.transaction():
@@ -377,7 +377,7 @@ def _row_values(key: str, exchange: Exchange | ToolExchange, *, listed: bool) ->
 
 
 class SqliteWriter:
-    """Appends to an SQLite recording. Each exchange is a transaction of its own."""
+    """Appends to an SQLite recording. Each exchange is a separate transaction."""
 
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database

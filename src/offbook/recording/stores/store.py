@@ -18,6 +18,7 @@ from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import AnyExchange, Document
 from offbook.recording.format.exchange import Exchange, ToolExchange, is_conditional
+from offbook.system import on_fork, os_flag
 from offbook.text import did_you_mean_file
 
 E_co = TypeVar("E_co", bound=AnyExchange, covariant=True)
@@ -37,7 +38,7 @@ class StoredExchange(Struct, Generic[E_co], frozen=True, gc=False):
 
     @property
     def is_conditional(self) -> bool:
-        """Whether it answers only what nothing else answers."""
+        """Whether it answers only otherwise unanswered calls."""
         return is_conditional(self.fingerprint)
 
 
@@ -48,9 +49,9 @@ class ExchangeIndex(Protocol[E_co]):
     def source(self) -> str: ...
 
     def repeating(self, key: str) -> StoredExchange[E_co] | None:
-        """Return the exchange that answers every call of `key`; None if the key has a list, or nothing.
+        """Return the exchange that answers every call of `key`, or None if the key has a list, or nothing.
 
-        Exchanges with a `when` do not count: an exchange that has only such ones next to it answers every call.
+        Exchanges with a `when` do not count as further ones.
         """
         ...
 
@@ -123,20 +124,20 @@ class RecordingWriter(Protocol):
 
 
 class SharedIndex(ExchangeIndex[E_co], Protocol):
-    """Exchanges that others add to while they are read. What was read is kept until it is refreshed.
+    """Exchanges that others add to meanwhile. Read ones are kept until a refresh.
 
-    `gone` counts the exchanges that were looked for, but had expired or were evicted.
+    `gone` counts exchanges that had expired or were evicted.
     """
 
     @property
     def gone(self) -> int: ...
 
     def has_read(self, *keys: str) -> bool:
-        """Return whether something was read and kept of these keys or fingerprints."""
+        """Return whether anything of these keys or fingerprints was read and kept."""
         ...
 
     def refresh(self, *keys: str) -> None:
-        """Look again for these keys and fingerprints when asked: others may have added to what was read."""
+        """Read these keys and fingerprints again on demand, because others may have added to them."""
         ...
 
 
@@ -148,11 +149,11 @@ class SharedReader(SharedIndex[Exchange], RecordingReader, Protocol):
 
 
 class Claim(Struct, frozen=True):
-    """The result of a claim, and what all processes have done since the last one.
+    """The result of a claim, with all processes' changes since the last one.
 
-    `id` is the exchange that is ours now; None if others had served all that were asked for. `changes` are the ids that
-    were served since, in order, with ours as the last; those that were given back are negative. If it `is_restarted`,
-    the session had expired: what was known of it before does not count.
+    `id` is our exchange, or None if others had served all requested ones. `changes` are the ids served since, in order,
+    with ours last; returned ones are negative. If it `is_restarted`, the session had expired, and its earlier state
+    does not count.
     """
 
     id: int | None
@@ -169,7 +170,7 @@ class SharedPosition(Protocol):
     """The position of a session in a recording, shared by all processes that answer its calls."""
 
     def claim(self, *ids: int) -> Claim:
-        """Serve the first of these exchanges that is not served yet, for all processes at once.
+        """Serve the first unserved of these exchanges, for all processes at once.
 
         Raises:
             InputError: the recording cannot be reached.
@@ -177,13 +178,13 @@ class SharedPosition(Protocol):
         ...
 
     def give_back(self, served: int) -> None:
-        """Let another call have an exchange that was claimed. Raises like `claim`."""
+        """Let another call have a claimed exchange. Raises like `claim`."""
         ...
 
 
 @runtime_checkable
 class PositionedReader(RecordingReader, Protocol):
-    """A recording that knows how far the sessions of several processes are."""
+    """A recording with the positions of sessions of several processes."""
 
     def position(self, group: str, session: str) -> SharedPosition:
         """Return the position of a session, which all servers of the group share."""
@@ -191,7 +192,7 @@ class PositionedReader(RecordingReader, Protocol):
 
 
 class SharedCalls(Protocol):
-    """A recording that many processes read and write at the same time, of whom one makes each call.
+    """A recording that many processes use, one of which makes each call.
 
     If it `goes_on_live`, calls are made live while the recording cannot be reached.
     """
@@ -211,7 +212,7 @@ class SharedCalls(Protocol):
         ...
 
     def append(self, key: str, exchange: Exchange, *, call: str) -> None:
-        """Append the exchange of a call, and release its lease in the same step. Raises like RecordingWriter."""
+        """Append the exchange of a call, and release its lease in one step. Raises like RecordingWriter."""
         ...
 
     def append_tool(self, tool: str, exchange: ToolExchange, *, call: str) -> int:
@@ -219,14 +220,14 @@ class SharedCalls(Protocol):
         ...
 
     def release(self, call: str) -> None:
-        """Release the lease of a call that has no exchange. Without effect if it is not ours."""
+        """Release the lease of a call without an exchange. No effect if it is not ours."""
         ...
 
     def close(self) -> None: ...
 
 
 class Store(Protocol):
-    """Holds one recording."""
+    """A store of one recording."""
 
     @property
     def location(self) -> str:
@@ -235,13 +236,13 @@ class Store(Protocol):
 
     @property
     def identity(self) -> str:
-        """A text that is equal for all stores of the same recording, however their locations are written."""
+        """A text that is equal for all stores of the same recording, in any notation of their location."""
         ...
 
     def exists(self) -> bool: ...
 
     def read(self) -> RecordingReader:
-        """Open for reading. Raise InputError if there is no recording, or it cannot be read."""
+        """Open for reading. Raise InputError if the recording is missing or cannot be read."""
         ...
 
     def write(self) -> RecordingWriter:
@@ -257,14 +258,14 @@ class Store(Protocol):
         ...
 
     def save(self, document: Document) -> None:
-        """Replace the whole recording. It is unchanged if that fails."""
+        """Replace the whole recording. A failure changes nothing."""
         ...
 
     def update(self, change: Callable[[Document], bool | None]) -> None:
-        """Change the recording while no other process can write. It is created if it is missing, unchanged on failure.
+        """Change the recording while no other process can write. It is created if missing, and unchanged on failure.
 
-        What others append meanwhile is there before `change` sees the recording, or it is added after. If `change`
-        returns False, it has changed nothing, and nothing is written.
+        Others' concurrent exchanges are present before `change` sees the recording, or are added after. If `change`
+        returns False, nothing is written.
 
         Raises:
             InputError: the file cannot be written, or is not a recording.
@@ -272,7 +273,7 @@ class Store(Protocol):
         ...
 
     def sibling(self) -> Store:
-        """Create a store of the same kind beside this one, which must exist. Each call creates another.
+        """Create another store of the same kind next to this existing one.
 
         Raises:
             InputError: the folder cannot be written.
@@ -288,7 +289,7 @@ class Store(Protocol):
         ...
 
     def share(self) -> SharedCalls | None:
-        """Return what processes need to make a call once for all of them; None if they cannot, as with a file.
+        """Return the means for processes to make a call once for all of them, or None without any, as for a file.
 
         Raises:
             InputError: the recording cannot be read.
@@ -296,13 +297,13 @@ class Store(Protocol):
         ...
 
     def remove(self) -> None:
-        """Remove the recording and its side files. Nobody may have it open."""
+        """Remove the recording and its side files. No process may have it open."""
         ...
 
     def remove_if_empty(self) -> None:
-        """Remove a file without exchanges, while no other process can write. What others append later makes a new one.
+        """Remove a file without exchanges, while no other process can write. Later appends create a new one.
 
-        A database stays: others may have it open, and would go on writing to what is gone.
+        A database stays, because others may have it open.
 
         Raises:
             InputError: the file cannot be read, or is not a recording.
@@ -311,13 +312,13 @@ class Store(Protocol):
 
 
 def refuse_link(path: Path, *, source: str) -> None:
-    """Raise InputError if there is a link in the place of a file that is written beside a recording."""
+    """Raise InputError for a link in place of a recording's side file."""
     if path.is_symlink():
         raise InputError("it is a link; links are not followed", source=source, hint="remove the link")
 
 
 def create_sibling(path: Path) -> Path:
-    """Create an empty file beside `path`, named like `run.json.fresh-1` and with the same permissions.
+    """Create an empty file next to `path`, named like `run.json.fresh-1` and with the same permissions.
 
     Raises:
         OSError: the file cannot be created.
@@ -327,14 +328,14 @@ def create_sibling(path: Path) -> Path:
     while True:
         sibling = path.with_name(f"{path.name}.fresh-{next(numbers)}")
         try:
-            os.close(os.open(sibling, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+            os.close(os.open(sibling, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os_flag("O_CLOEXEC"), mode))
         except FileExistsError:  # of a run that is in progress, or was killed
             continue
         return sibling
 
 
 def no_recording_error(path: Path, *, source: str) -> InputError:
-    """Return the error for a recording that is not there, with the name of one that may be meant."""
+    """Return the error for a missing recording, with a likely name."""
     hint = did_you_mean_file(path, "record it first, or check the path")
     return InputError("no such recording", source=source, hint=hint)
 
@@ -346,7 +347,7 @@ def unusable_error(reason: str, *, source: str, is_folder: bool = False) -> Inpu
 
 
 class ForkGuarded(ABC):
-    """Holds a resource open. It is closed before every fork, and opened again when it is needed.
+    """Holds a resource open. It is closed before every fork, and reopened on demand.
 
     `guard` is held while the resource is in use; a fork waits for that.
     """
@@ -383,11 +384,11 @@ def _release_after_fork() -> None:
     _forking.release()
 
 
-os.register_at_fork(before=_close_before_fork, after_in_parent=_release_after_fork, after_in_child=_release_after_fork)
+on_fork(before=_close_before_fork, after=_release_after_fork)
 
 
 def log_warning(logger: str, message: str, *values: object) -> None:
-    """Log a warning. Logging is imported only now: most recordings have nothing to warn of."""
+    """Log a warning. Logging is imported on demand, because most recordings have no warnings."""
     import logging  # noqa: PLC0415
 
     logging.getLogger(logger).warning(message, *values)

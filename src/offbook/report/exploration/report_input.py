@@ -243,7 +243,7 @@ def _unjudged_results(exploration: Exploration) -> list[tuple[str, int]]:
 
 
 MEASURED_CASES = 20
-"""How many cases an exploration has at least whose measures say something."""
+"""The minimum number of cases for meaningful measures."""
 
 
 def _measures(exploration: Exploration) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Programs in any language as subjects: how they start, what they reach over the wire, and what they leave behind."""
+"""Programs in any language as subjects: their start, their connections, and their products."""

@@ -1,6 +1,6 @@
-"""Finds the functions of a program that are its tools: by the calls that were noted in its processes.
+"""Finds a program's tool functions by the noted calls in its processes.
 
-A tool's function is called with the arguments that an answer asks for, before the request with the result is answered.
+A tool's function is called with the arguments that an answer requests, before the request with the result is answered.
 `guest/calls.py` notes the calls.
 """
 
@@ -28,8 +28,9 @@ Problem: TypeAlias = Literal["", "generator", "lambda", "nested", "hidden"]
 """Why a function cannot be taken over by its name."""
 
 Strength: TypeAlias = Literal["names", "object", "values", "inside"]
-"""How a call has the arguments of a tool: by their names; in one object, or its JSON; their values alone, under other
-names; or inside of an object that also names the tool."""
+"""How a call has a tool's arguments: by name; in one object, or its JSON; as values under other names; or inside an
+object that also names the tool.
+"""
 
 _STRENGTHS: tuple[Strength, ...] = ("names", "object", "values", "inside")
 _MCP_CALL = "mcp.client.session:ClientSession.call_tool"
@@ -49,7 +50,7 @@ class NotedCall(Struct, frozen=True):
 
 
 class AskedCall(Struct):
-    """A tool call that an answer asks for, and the time in which its function is called."""
+    """A tool call that an answer requests, and the time in which its function is called."""
 
     tool: str
     arguments: JsonObject | str
@@ -59,10 +60,10 @@ class AskedCall(Struct):
 
 
 class AskedTools:
-    """Collects the tool calls that the models of a run ask for, in order.
+    """Collects the tool calls that the models of a run request, in order.
 
-    `offered` are the tools of the requests, `taken` the function tools that are taken over already, and `mcp` those of
-    MCP servers, as `server.tool`. It `was_called` if there was a model call.
+    `offered` are the tools of the requests, `taken` the already taken-over function tools, and `mcp` those of MCP
+    servers, as `server.tool`. It `was_called` if there was a model call.
     """
 
     def __init__(self) -> None:
@@ -76,7 +77,7 @@ class AskedTools:
         self._open: defaultdict[str, list[AskedCall]] = defaultdict(list)
 
     def note(self, call: WireCall, turns: Sequence[Sequence[RecordedToolCall]], *, at_s: float) -> None:
-        """Note a call that has been answered. `turns` are the tool calls that its session was told so far."""
+        """Note an answered call. `turns` are the tool calls reported to its session so far."""
         if call.vendor == TOOLS:
             self.taken.add(call.place)
         elif call.method == "tools/call":
@@ -95,7 +96,7 @@ class AskedTools:
         self._turns[call.session], self._answered_s[call.session] = len(turns), at_s
 
     def _close(self, session: str, messages: Iterable[JsonObject], at_s: float) -> None:
-        """End the time of the calls whose results are in a request. Some APIs have no ids, and need all results."""
+        """End the time of the calls with results in a request. Some APIs have no ids, and need all results."""
         results = {message.get("tool_call_id") for message in messages if message.get("role") == "tool"}
         for asked in self._open[session]:
             if results and (asked.id is None or asked.id in results):
@@ -104,9 +105,9 @@ class AskedTools:
 
 
 class FoundTool(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool of a program, and its function if that was found.
+    """A tool of a program, and its function, if found.
 
-    `others` are functions that may be it instead. `reason` says why none was found, or what is uncertain.
+    `others` are other possible functions. `reason` explains a missing or uncertain function.
     """
 
     tool: str
@@ -153,9 +154,9 @@ def read_noted_calls(lines: Iterable[bytes]) -> list[NotedCall]:
 
 
 def find_tools(asked: AskedTools, noted: Sequence[NotedCall]) -> list[FoundTool]:
-    """Return the tools of a run, in the order in which they were asked for or offered.
+    """Return the tools of a run, in the order in which they were requested or offered.
 
-    A function is of one tool: one that several tools would have is of the one with its name, if there is one.
+    A function belongs to one tool: of several candidates, the one with its name, if any.
     """
     calls: defaultdict[str, list[AskedCall]] = defaultdict(list)
     for call in asked.calls:
@@ -177,7 +178,7 @@ def find_tools(asked: AskedTools, noted: Sequence[NotedCall]) -> list[FoundTool]
 
 
 def _is_of_mcp(tool: str, made: Sequence[AskedCall], known: Collection[str], noted: Iterable[NotedCall]) -> bool:
-    """Return whether calls of a tool went to an MCP server, by whichever name the model knows it."""
+    """Return whether calls of a tool went to an MCP server, under any of its names for the model."""
     arguments = [call.arguments for call in made]
     names = {_plain(place.rpartition(".")[2]) for place in known}
     names |= {
@@ -206,7 +207,7 @@ def _candidates(tool: str, made: Iterable[AskedCall], noted: Sequence[NotedCall]
 
 
 def _matches(tool: str, wanted: JsonObject, call: NotedCall) -> Iterator[tuple[Strength, JsonObject]]:
-    """Yield how a call has the arguments of a tool, with the arguments that it has besides."""
+    """Yield the ways in which a call has a tool's arguments, with its further arguments."""
     given = call.arguments
     if _is_object(given, wanted):
         rest = {key: value for key, value in given.items() if key not in wanted}
@@ -225,7 +226,7 @@ def _matches(tool: str, wanted: JsonObject, call: NotedCall) -> Iterator[tuple[S
 
 
 def _without_values(given: JsonObject, wanted: JsonObject) -> JsonObject | None:
-    """Return arguments without those that have the wanted values, under whichever name; None if some are missing."""
+    """Return arguments without those that have the wanted values, under any name, or None if some are missing."""
     if all(value in (None, True, False, "") for value in wanted.values()):  # too many functions have such an argument
         return None
     left = dict(given)
@@ -260,7 +261,7 @@ def _mentions(value: object, tool: str, depth: int = _MAX_DEPTH) -> bool:
 
 
 def _refuse_shared(candidates: Mapping[str, Sequence[_Candidate]]) -> None:
-    """Make dispatchers of functions that are the best for several tools, except for the tool with their name."""
+    """Make the best functions of several tools dispatchers, except for the tool with their name."""
     while True:
         best: defaultdict[str, list[tuple[str, _Candidate]]] = defaultdict(list)
         for tool, found in candidates.items():
@@ -276,7 +277,7 @@ def _refuse_shared(candidates: Mapping[str, Sequence[_Candidate]]) -> None:
 
 
 def _chosen(tool: str, made: Sequence[AskedCall], candidates: Sequence[_Candidate]) -> FoundTool:
-    """Return a tool with the best of its candidates, or with the reason why none of them can be taken over."""
+    """Return a tool with its best candidate, or with the reason why none can be taken over."""
     own = [each for each in candidates if each.is_usable]
     others = [each.function for each in own[1:] if each.strength == own[0].strength]
     is_empty = not any(call.arguments for call in made)
@@ -305,7 +306,7 @@ def _reason(tool: str, made: Sequence[AskedCall], candidates: Sequence[_Candidat
     if not best.problem:
         return (
             f"only {what} was called with its arguments, and that runs several tools; move what it does for {tool} to "
-            "a function of its own"
+            "a separate function"
         )
     return f"{what} was called with its arguments, and {_PROBLEMS[best.problem]}"
 

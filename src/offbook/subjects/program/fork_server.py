@@ -29,7 +29,7 @@ NAMES_A_MESSAGE = 1000
 MAX_REQUESTS_CHARS = 100_000
 """The maximum size of requests in a message, which must fit into a socket's buffer. Longer ones are left out."""
 START_S = 120.0
-"""Seconds that an interpreter may take to start, or to load libraries."""
+"""The seconds for an interpreter to start, or to load libraries."""
 MAX_POLL_S = 86_400.0
 """The longest single wait: `poll` refuses more than three weeks."""
 
@@ -54,7 +54,7 @@ class UnfitProgramError(Exception):
 
 
 class ForkServer:
-    """A process in the interpreter of a program that forks for each run, one at a time.
+    """A process in a program's interpreter that forks for each run, one at a time.
 
     Args:
         command: the program.
@@ -119,9 +119,9 @@ class ForkServer:
             raise
 
     def load(self, libraries: Libraries) -> None:
-        """Load modules. `blamed` are those that are not fit for a fork, and those that load them; `why` says why.
+        """Load modules. `blamed` are those unfit for a fork, and those that load them, with the reason `why`.
 
-        `left` is what the requests have left that is not fit for a fork. In both cases this server is of no use.
+        `left` is the requests' residue that is unfit for a fork. In both cases this server is useless.
         """
         self.blamed, self.left = [], ""
         for start in range(0, len(libraries.modules), NAMES_A_MESSAGE):
@@ -134,16 +134,16 @@ class ForkServer:
                 self.left = self._ask({"requests": requests, "url": self._url}, "left")["left"]
 
     def hold(self, address: tuple[str, int]) -> None:
-        """Have further runs forked where the program first does more than work in its memory, if that can be.
+        """Fork further runs where the program first does more than work in memory, if possible.
 
-        `address` is that of the server which the runs talk to. `why_early` says why they are forked before.
+        `address` is the server of the runs. `why_early` is the reason for forking them earlier.
         """
         found = self._ask({"hold": address}, "held")
         self.is_held, self.why_early = found["held"], found["why"]
 
     @property
     def is_fit(self) -> bool:
-        """Whether what was loaded can be forked."""
+        """Whether the loaded modules can be forked."""
         return not self.blamed and not self.left
 
     def start(self, run: ForkedProgram, files: Sequence[int], now_s: float) -> None:
@@ -180,7 +180,7 @@ class ForkServer:
             self._control.send(json.dumps({"kill": True}).encode())
 
     def has_ended_within(self, left_s: Callable[[], float]) -> bool:
-        """Wait for the end of the run for as long as `left_s` returns more than 0, and return whether it has ended."""
+        """Wait for the end of the run while `left_s` returns more than 0, and return whether it has ended."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         while (more_s := left_s()) > 0:
@@ -231,7 +231,7 @@ class ForkServer:
 
 
 def _in_parts(requests: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Yield the requests in lists that fit into a message each, without those that are too long for that."""
+    """Yield the requests in lists that fit into a message each, without those that are too long."""
     part, size = list[tuple[str, str]](), 0
     for request in requests:
         chars = len(json.dumps(request))
@@ -249,7 +249,7 @@ def _in_parts(requests: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, s
 class ForkedProgram:
     """One run of a program by a fork server, which can be killed from another thread, even before it has started.
 
-    It talks to the server at `address`. `environment` may differ from that of the fork server.
+    It talks to the server at `address`. `environment` may differ from the fork server's.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class ForkedProgram:
         self._is_killed = self._is_running = False
 
     def run(self, left_s: Callable[[], float], link: socket.socket, now_s: float = 0.0) -> ProgramExit:
-        """Run it until it ends, at most as long as `left_s` returns more than 0: how long it may go on from now.
+        """Run it until it ends, or until `left_s`, its remaining time, returns 0 or less.
 
         `link` leads to its clock, which is at `now_s`, and is closed here.
 

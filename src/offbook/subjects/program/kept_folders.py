@@ -1,4 +1,4 @@
-"""The folders that a program keeps between its lives: every run finds them as they were before the first one.
+"""The folders that a program keeps between its lives. Every run finds their original contents.
 
 A folder is shared by all runs, which then happen one at a time, and is restored before each and at the end. If the
 command has the placeholder `{keep}`, each run has a copy instead, and the folder itself is only read.
@@ -6,7 +6,6 @@ command has the placeholder `{keep}`, each run has a copy instead, and the folde
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -16,19 +15,20 @@ from threading import Lock
 
 from offbook.errors import InputError
 from offbook.private_folder import PrivateFolder
+from offbook.system import lock_file
 
 PLACEHOLDER = "{keep}"
 _BACKUP, _COPY, _OLD, _LOCK = ".offbook-backup", ".offbook-copy", ".offbook-old", ".offbook-lock"
 
 
 class KeptFolders:
-    """The folders that the runs of a program keep. Close it, or they stay as the last run left them.
+    """The folders that a program's runs keep. Close it, or they stay as the last run left them.
 
-    `restored` names those that an exploration had left changed because it was killed, and that were restored now.
+    `restored` names those that a killed exploration had left changed, and that were now restored.
 
     Raises:
         InputError: there is no such folder, it cannot be copied, or another exploration keeps it; or the command has
-            the placeholder, and there is not one folder for it.
+            the placeholder without exactly one folder.
     """
 
     def __init__(self, paths: Sequence[str], command: Sequence[str]) -> None:
@@ -51,7 +51,7 @@ class KeptFolders:
 
     @contextmanager
     def run(self, command: Sequence[str], folder: Path) -> Iterator[list[str]]:
-        """Let a run find what it is to keep, and return its command. `folder` is where its copy may be."""
+        """Provide a run's kept folders, and return its command. `folder` is the place for its copy."""
         if self._copied is not None:
             path = self._copied.copy_to(folder)
             yield [word.replace(PLACEHOLDER, str(path)) for word in command]
@@ -72,7 +72,7 @@ class KeptFolders:
 
 
 class _CopiedFolder:
-    """A folder of which each run has a copy, as it was when this object was made."""
+    """A folder of which each run has a copy in the state at this object's creation."""
 
     def __init__(self, path: str) -> None:
         _check_folder(path)
@@ -92,7 +92,7 @@ class _SharedFolder:
     """A folder that all runs share. Until `close`, its original content is in a backup next to it.
 
     The backup is complete before a run begins, and stays if this process is killed: the next one that keeps the folder
-    restores it, and `was_restored` then.
+    restores it, and `was_restored` is then set.
     """
 
     def __init__(self, path: str) -> None:
@@ -109,7 +109,7 @@ class _SharedFolder:
         with _readable_errors(self.name):
             lock = os.open(self._beside(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(lock, wait=False)
         except BlockingIOError:
             os.close(lock)
             raise InputError("another exploration keeps this folder", source=f"--keep {self.name}") from None
@@ -127,7 +127,7 @@ class _SharedFolder:
             raise
 
     def restore(self) -> None:
-        """Bring the folder into the state of the backup. A copy takes its place at once, so that it is never half."""
+        """Restore the folder from the backup. A copy replaces it at once, so it is never half done."""
         with _readable_errors(self.name, hint=f"what was in it is in {self._backup}"):
             old = self._beside(_OLD)
             _remove(self._copy)

@@ -36,20 +36,20 @@ MODULES_S = 5.0
 
 
 class RunPlace(Struct, frozen=True):
-    """The place of a run: the name of its session, and a folder that is empty when it starts."""
+    """The place of a run: the name of its session, and an initially empty folder."""
 
     name: str
     folder: str
 
 
 class Notices(Protocol):
-    """Gets what a user should know about how the runs of a program are started."""
+    """Receives notes for the user about the start of a program's runs."""
 
     def warn(self, text: str) -> object:
-        """Say that all further runs are started anew."""
+        """Report that all further runs start anew."""
 
     def remark(self, text: str) -> object:
-        """Say what else makes runs take longer."""
+        """Report other reasons for longer runs."""
 
 
 class NoNotices:
@@ -66,13 +66,13 @@ NO_NOTICES = NoNotices()
 class ProgramLife(Protocol):
     """A process of a program, which can be killed from another thread, even before it has started.
 
-    `hung` says what it waited for when its time was over.
+    `hung` is what it waited for at the end of its time.
     """
 
     hung: str
 
     def run(self, observer: RunObserver) -> ProgramExit:
-        """Run it until it ends, or for as long as it may take.
+        """Run it until it ends, or until its time limit.
 
         Raises:
             InputError: it cannot be started.
@@ -84,10 +84,10 @@ class ProgramLife(Protocol):
 
 
 class LaunchedRun(Struct, frozen=True, kw_only=True):
-    """A run of a program, which may have several lives: `start` returns the next one.
+    """A run of a program with one or several lives: `start` returns the next one.
 
-    `now_s` returns the time by which its calls are noted, and `response_clock` is that on which its answers are due.
-    `sent` is to keep its first requests, if it is the clean run.
+    `now_s` returns the time of its calls, and `response_clock` is the clock of its answers. `sent` keeps the clean
+    run's first requests.
     """
 
     start: Callable[[], ProgramLife]
@@ -97,7 +97,7 @@ class LaunchedRun(Struct, frozen=True, kw_only=True):
 
 
 class ProgramLives:
-    """The processes of one run of a program: the first is killed where its plan has a crash, the second is not.
+    """The processes of one run of a program: the first is killed at a planned crash, the second is not.
 
     They are the host of the run, which reports its effects to `files`. The run is ended on the server's thread, while
     the program waits for it.
@@ -113,7 +113,7 @@ class ProgramLives:
         self.process.kill()
 
     def check_crash(self) -> None:
-        """Raise RuntimeError if the program was not killed: what it did then is not what became of a crash."""
+        """Raise RuntimeError if the program was not killed, because its further actions do not follow a crash."""
         if not self.has_crashed:
             raise RuntimeError("the program was to crash, and was not killed")
 
@@ -136,7 +136,7 @@ class ProgramLauncher(Protocol):
     """Starts the runs of a program."""
 
     def place(self) -> AbstractContextManager[RunPlace]:
-        """Return a place that no other run is at, for a block."""
+        """Return a place without another run, for a block."""
         ...
 
     def launch(
@@ -214,11 +214,11 @@ class _FreshLife:
 
 
 class ForkLauncher:
-    """Runs a Python program as forks of a fork server, in virtual time. Each place has a server of its own.
+    """Runs a Python program as forks of a fork server, in virtual time. Each place has its own server.
 
-    The session, the folder and so the environment of a place are the same in all runs there. The clean run is a fork of
-    a process that has loaded nothing; what it loads from outside the program's own folder is loaded for the others.
-    If it `forks_late` but cannot, it says so once.
+    The session, the folder and so the environment of a place are equal in all runs there. The clean run is a fork of a
+    process without loaded libraries; those that it loads from outside the program's own folder are loaded for the
+    others. If it `forks_late` but cannot, it says so once.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class ForkLauncher:
         )
 
     def _note_early(self, why: str) -> None:
-        """Say once why runs are not forked at the first call."""
+        """Report once why runs are not forked at the first call."""
         with self._lock:
             is_new, self._is_early = bool(why) and not self._is_early, self._is_early or bool(why)
         if is_new:
@@ -314,7 +314,7 @@ class ForkLauncher:
         place.open(program, environment, None, working=working)
 
     def _fit_libraries(self) -> Libraries | None:
-        """Return what can be loaded before a fork, and is used then as the clean run has used it."""
+        """Return the libraries that can be loaded and used before a fork as in the clean run."""
         if self._libraries is None:
             return None
         requests = [(path, body.decode("utf-8", "replace")) for path, body in self._sent.requests]
@@ -322,7 +322,7 @@ class ForkLauncher:
 
 
 class _ForkPlace:
-    """A place with its fork server, which `is_ready` when it has loaded what can be loaded."""
+    """A place with its fork server, which `is_ready` when it has loaded its libraries."""
 
     def __init__(self, name: str) -> None:
         self._temporary = PrivateFolder()
@@ -339,7 +339,7 @@ class _ForkPlace:
         url: str = "",
         working: Path | None = None,
     ) -> None:
-        """Start the server, or let it load libraries if it has loaded none."""
+        """Start the server, or let it load its first libraries."""
         if self.server is not None and self.server.is_fit and libraries is not None:
             self.server.load(libraries)
             return
@@ -367,8 +367,8 @@ class _ForkPlace:
 
 
 class VirtualLife(ABC):
-    """A process in virtual time. In real time it may go on without a call or a wait for as long as a fresh one without
-    a call.
+    """A process in virtual time. In real time it may go without a call or a wait for as long as a fresh one without a
+    call.
 
     A subclass sets `_process`, which talks to the clock of the session by the socket `_link`.
     """
@@ -383,7 +383,7 @@ class VirtualLife(ABC):
 
     @abstractmethod
     def _run_process(self) -> ProgramExit:
-        """Run the process until it ends, for as long as `_left_s` allows, and close its end of the link."""
+        """Run the process until it ends, while `_left_s` allows, and close its end of the link."""
 
     def run(self, observer: RunObserver) -> ProgramExit:
         launcher, clock = self._launcher, self._clock
@@ -476,7 +476,7 @@ def is_node_command(command: Sequence[str], environment: Mapping[str, str]) -> b
 
 
 class NodeLauncher:
-    """Starts a Node program anew for each run, in virtual time. What Node 22 compiles is kept for all runs."""
+    """Starts a Node program anew for each run, in virtual time. Node 22's compiled code is kept for all runs."""
 
     def __init__(self, server: WireServer, patience: Patience) -> None:
         self.server, self.patience, self.virtual_patience = server, patience, patience.copy()

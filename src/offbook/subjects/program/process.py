@@ -1,4 +1,4 @@
-"""The process of a program that is explored: its deadline, its ending, and the errors and effects that it reports."""
+"""The process of an explored program: its deadline, its ending, and its reported errors and effects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from offbook.tools.child_process import ChildProcess, program_hint
 from offbook.tools.effects import Effect, parse_effects, read_effect_lines, split_reached
 
 MAX_OUTPUT_BYTES = 1024 * 1024
-"""The maximum to keep of each output, from its start."""
+"""The number of kept bytes of each output, from its start."""
 
 
 class ProgramExit(Struct, frozen=True):
@@ -92,14 +92,14 @@ class ProgramProcess:
 
 
 def check_command(command: Sequence[str]) -> None:
-    """Raise InputError if there is no such program, without starting it."""
+    """Raise InputError if the program does not exist, without starting it."""
     if command and shutil.which(command[0]) is None and not Path(command[0]).exists():
         reason, hint = "it cannot be started: there is no such program", program_hint(command[0])
         raise InputError(reason, source=command[0], hint=hint)
 
 
 CLEAN_RUN_S = 60.0
-"""The minimum of seconds that the clean run may go without a call: the pace of the program is not known yet."""
+"""The minimum of seconds that the clean run may go without a call, when the program's pace is unknown."""
 
 START_S = 300.0
 """The same before the first call: libraries are loaded then, and nothing is compiled or cached."""
@@ -108,15 +108,15 @@ SLOWNESS = 10.0
 """The factor of the clean run's time that a program may go without a call."""
 
 MAX_WAITS = 6
-"""The default factor for a whole run: an agent may run into several timeouts of its own."""
+"""The default factor for a whole run, because an agent may meet several of its own timeouts."""
 
 
 class Patience:
-    """Time limits of the runs of a program, judged by how long they take on this machine now.
+    """Time limits of a program's runs, judged by their durations on this machine.
 
-    A run may wait `wait_s` for an answer that a fault holds back. Where nothing is held back it may go on without a
-    call for at least as long, and for ten times as long as the clean run, or as recent runs under load. With a
-    `deadline_s` this is also the limit of the whole run.
+    A run may wait `wait_s` for a held answer. Otherwise it may go without a call for at least as long, and for ten
+    times as long as the clean run, or as recent runs under load. With a `deadline_s` this is also the limit of the
+    whole run.
     """
 
     def __init__(self, deadline_s: float | None = None) -> None:
@@ -126,7 +126,7 @@ class Patience:
         self._recent_s: deque[float] = deque(maxlen=3)
 
     def note(self, took_s: float) -> None:
-        """Note how long a run took that ended by itself. The first one is the clean run."""
+        """Note the duration of a run that ended by itself. The first one is the clean run."""
         if self._clean_s is None:
             self._clean_s = took_s
         self._recent_s.append(took_s)
@@ -145,7 +145,7 @@ class Patience:
 
     @property
     def total_s(self) -> float:
-        """Seconds that a whole run may take."""
+        """The time limit of a whole run, in seconds."""
         return self.idle_s * MAX_WAITS if self._deadline_s is None else self.idle_s
 
     @property
@@ -154,14 +154,14 @@ class Patience:
         return self._clean_s is not None
 
     def copy(self) -> Patience:
-        """Return one with the same deadline that knows of no run."""
+        """Return one with the same deadline and no known runs."""
         return Patience(self._deadline_s)
 
 
 class RunClock:
-    """The time that one run of a program has left, by the clock that its calls are noted by.
+    """The remaining time of one run of a program, by the clock of its calls.
 
-    `hung` says what it waited for when its time was over.
+    `hung` is what it waited for at the end of its time.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class RunClock:
 
     @property
     def due_s(self) -> float:
-        """The moment until which it may go on, as far as is known now."""
+        """The presently known moment until which it may run."""
         patience, last = self._patience, self._observer.last_call
         limit_s = self.idle_s(patience) if self._observer.pending is None else patience.wait_s
         since_s = self._started_s if last is None else max(self._started_s, last.at_s)
@@ -189,7 +189,7 @@ class RunClock:
         return min(limit_s + since_s, self._started_s + most_s)
 
     def left_s(self) -> float:
-        """Return how long it may go on until this is asked again: 0 or less if it has hung."""
+        """Return how long it may run until the next call of this: 0 or less if it has hung."""
         left_s = self.due_s - self._now_s()
         if left_s <= 0:
             self.hung = self.hung_text()
@@ -228,9 +228,9 @@ _ERROR_NAME = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w.$]*)(?: \[[^\]]*\])?(?::
 
 
 def error_line(stderr: str) -> str:
-    """Return the last line that names an error, else the last line; empty if there is none.
+    """Return the last line that names an error, else the last line, or "".
 
-    Of an exception group, it is that of its first error.
+    Of an exception group, it is the first error's.
     """
     lines = _lines(_without_group(stderr))
     named = [line for line in lines if _ERROR_LINE.fullmatch(line)]
@@ -238,9 +238,10 @@ def error_line(stderr: str) -> str:
 
 
 def named_error(stderr: str, names: Collection[str]) -> str:
-    """Return which of these names is the class of the error that ended a program, as its output says; empty if none.
+    """Return which of these names is the class of the error that ended a program, according to its output, or "".
 
-    A name is that of the class, with or without its module. Base classes are not known: the output does not show them.
+    A name is that of the class, with or without its module. Base classes are unknown, because the output does not show
+    them.
     """
     match = _ERROR_NAME.fullmatch(_ending_line(stderr))
     found = () if match is None else (match[1], match[1].rpartition(".")[2])
@@ -265,7 +266,7 @@ _OTHER_TRACES = re.compile(
     r"|PHP Fatal error:  Uncaught |\S+\.rb:\d+:in .*\(\w+(?:Error|Exception)\)$)",
     re.MULTILINE,
 )
-"""How the traces of Go, Rust, Java, .NET, PHP and Ruby begin."""
+"""The beginnings of traces of Go, Rust, Java, .NET, PHP and Ruby."""
 
 _NODE_END = re.compile(r"^Node\.js v[\d.]+\s*\Z", re.MULTILINE)
 _NODE_SDK = re.compile(
@@ -275,9 +276,9 @@ _NODE_BUGS = re.compile(r"(?:Uncaught )?(?:Type|Reference|Syntax|Range|Eval|URI|
 
 
 def is_crash(stderr: str, code: int) -> bool:
-    """Return whether an exit code other than 0 is that of an error that nobody has caught, whose trace ends the output.
+    """Return whether a non-zero exit code means an uncaught error, whose trace ends the output.
 
-    An error of a vendor's SDK that has escaped is a way to give up, and so is an exit without a trace.
+    An escaped error of a vendor's SDK is a way to give up, and so is an exit without a trace.
     """
     if code < 0:
         return True
@@ -298,10 +299,10 @@ _FOLDERS_ABOVE = 4
 
 
 def is_own_error(stderr: str) -> bool:
-    """Return whether the error that nobody has caught is of a class that the program itself defines.
+    """Return whether the uncaught error is of a class that the program itself defines.
 
     In Python, it has no module, as those of `__main__`, or one whose file is in the folder of a file of the traceback
-    or above it. In JavaScript, it is none of the language, and was made neither by Node nor by a package.
+    or above it. In JavaScript, it is not one of the language, of Node or of a package.
     """
     name = _ERROR_NAME.fullmatch(_ending_line(stderr))
     if name is None or _NODE_BUGS.match(name[1]):
@@ -325,7 +326,7 @@ def _has_module(file: Path, module: str) -> bool:
 
 
 def _after_traceback(stderr: str) -> list[str]:
-    """Return the lines of the error with which a traceback of Python ends the output; none if other output follows."""
+    """Return the lines of the error whose Python traceback ends the output, or none if other output follows."""
     _, found, after = _without_group(stderr).rpartition(_TRACEBACK)
     lines = [line for line in after.splitlines() if line.strip()] if found else []
     start = next((place for place, line in enumerate(lines) if not line[0].isspace()), len(lines))
@@ -360,8 +361,8 @@ FOLDER_VARIABLES = ("$TMPDIR", "${TMPDIR}")
 class Ledger:
     """A file to which a program adds a line of JSON for each of its effects.
 
-    A path that starts with `$TMPDIR` is in the folder for temporary files that each run has. Any other is one file for
-    all runs, which therefore happen one after the other: see `exclusive`.
+    A path that starts with `$TMPDIR` is in each run's own temporary folder. Any other is one file for all runs, which
+    therefore happen one at a time: see `exclusive`.
     """
 
     def __init__(self, path: str) -> None:
@@ -375,7 +376,7 @@ class Ledger:
         return self._lock if self._inside is None else nullcontext()
 
     def start(self, folder: Path) -> LedgerPart:
-        """Return the part of the file that a run adds, whose folder for temporary files is `folder`."""
+        """Return the part of the file that a run adds, whose temporary folder is `folder`."""
         path = Path(self.path) if self._inside is None else folder / self._inside
         return LedgerPart(self.path, path, path.stat().st_size if path.is_file() else 0)
 
@@ -403,14 +404,14 @@ class LedgerPart(Struct, frozen=True):
 
 
 class EffectCounter:
-    """Counts the effects in a file that grows, after its first `start` bytes. What was counted is not read again."""
+    """Counts the effects in a growing file after its first `start` bytes, without reading counted ones again."""
 
     def __init__(self, path: Path, start: int = 0) -> None:
         self._path, self._start = path, start
         self._position, self._counted = start, 0
 
     def count(self) -> int:
-        """Return how many effects there are so far, without lines that are no effects."""
+        """Return the number of effects so far, without invalid lines."""
         lines, newline, rest = self._read_new().rpartition(b"\n")
         self._position += len(lines) + len(newline)
         self._counted += sum(map(_count_in, lines.split(b"\n")))
@@ -451,5 +452,5 @@ class RunFiles:
         return [effect for part in self._parts for effect in part.effects(is_cut_off=is_cut_off)]
 
     def count_effects(self) -> int:
-        """Return how many effects the files have so far. What cannot be read is refused when the run has ended."""
+        """Return the number of effects in the files so far. Invalid lines are refused when the run has ended."""
         return sum(counter.count() for counter in self._counters)

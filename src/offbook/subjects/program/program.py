@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from offbook.subjects.program.tools import McpStandIn
 
 RETRY_AFTER_MS = 1.0
-"""The `retry-after` of injected errors that do not have one: SDKs then retry at once."""
+"""The `retry-after` of injected errors without one: SDKs then retry at once."""
 
 _URL_ALIAS = "http://offbook"
 
@@ -97,7 +97,7 @@ _Call = TypeVar("_Call", Effect, InferredTool, ToolRun)
 
 
 class _EndedRun(Struct, frozen=True, kw_only=True):
-    """What is known of a run that has ended."""
+    """The known facts about a run that has ended."""
 
     exit: ProgramExit
     observer: RunObserver
@@ -201,7 +201,9 @@ class ProgramSubject:
         return RunFolders(work=work, temporary=("$TMPDIR",))
 
     def _choose_launcher(self) -> ProgramLauncher:
-        """Return what forks the runs of a Python program, skips the waits of a Node program, or starts another one."""
+        """Return the launcher: one that forks a Python program's runs, skips a Node program's waits, or starts another
+        program.
+        """
         if self._settings.fresh or self._settings.intercept:  # Python waits for TLS where we do not see it
             return self._fresh_launcher
         program = parse_python_command(self._command, self._inherited)
@@ -226,7 +228,7 @@ class ProgramSubject:
 
     @property
     def variants(self) -> Sequence[FaultVariant]:
-        """The faults that can fire: those of models, and with MCP servers those of their tools; others run inside."""
+        """The faults that can fire: model faults, and with MCP servers those of their tools; other tools run inside."""
         return (*(PROGRAM_VARIANTS if self._mcp is None else MCP_VARIANTS), *CRASH_VARIANTS)
 
     @property
@@ -384,7 +386,7 @@ class ProgramSubject:
             raise InputError(reason, source=f"effects={self._ledger.path}", hint=hint)
 
     def _check_taken(self, observer: RunObserver) -> None:
-        """Raise InputError if a tool ran for real though its calls are recorded: nobody has asked about it here."""
+        """Raise InputError if a recorded tool ran for real without asking."""
         if self._settings.runs_tools:
             return
         recorded = answered_tool_names(self._replay)
@@ -397,7 +399,7 @@ class ProgramSubject:
             raise InputError(reason, source="explore", hint=noted or hint)
 
     def _diverged(self, session: WireSession) -> str:
-        """Return the first model call that was not recorded. The clean run must have no unrecorded call at all."""
+        """Return the first unrecorded model call. The clean run must have no unrecorded call at all."""
         return session.misses[0].text if self._limits is None and session.misses else session.diverged
 
     @staticmethod
@@ -407,7 +409,7 @@ class ProgramSubject:
         return [*files.read_effects(is_cut_off=is_cut_off), *session.effects]
 
     def stop(self) -> None:
-        """Kill the running programs, and those that are started from now on."""
+        """Kill the running programs, and later ones."""
         self._is_stopped = True
         for process in list(self._running):
             process.kill()
@@ -468,7 +470,7 @@ class ProgramSubject:
         return self._program.environment(environment, is_replayed=True)
 
     def _aliases(self, name: str, files: RunFiles) -> dict[str, str]:
-        """Return what differs in the texts of every run, and what replaces it."""
+        """Return the run-specific texts, and their replacements."""
         url, session_url = self._server.url, self._server.session_url(name)
         address, path, port = urlsplit(url).netloc, urlsplit(url).path, self._server.address[1]
         return {
@@ -529,7 +531,7 @@ class ProgramSubject:
         return clean if result | {"stdout": ""} == clean | {"stdout": ""} else result
 
     def _is_of_mcp(self, tool: str) -> bool:
-        """Return whether a tool that a model asks for is one of an MCP server: what it does is observed there."""
+        """Return whether a tool that a model requests is an MCP server's, which is observed there."""
         return self._mcp is not None and bool(self._mcp.tools.find(tool))
 
     def _observed_effects(self, observer: RunObserver) -> list[Effect]:
@@ -566,6 +568,6 @@ def _asking(call: ModelCall, aliases: Mapping[str, str]) -> ModelCall:
 
 
 def _with_aliases(call: _Call, aliases: Mapping[str, str]) -> _Call:
-    """Return the effect or tool with the names that are the same in every run in its arguments and its result."""
+    """Return the effect or tool with run-independent names in its arguments and its result."""
     named = replace(call, arguments=normalize_texts(call.arguments, aliases))
     return named if isinstance(named, Effect) else replace(named, result=normalize_text(named.result, aliases))

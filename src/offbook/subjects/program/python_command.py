@@ -33,11 +33,11 @@ _UV_VALUES = frozenset((
 # fmt: on
 UV_PROBE = "import json, os, sys; print(json.dumps([sys.executable, dict(os.environ)]))"
 PROBE_S = 300.0
-"""Seconds that `uv` may take to prepare an environment."""
+"""The seconds for `uv` to prepare an environment."""
 
 
 class PythonCommand(Struct, frozen=True, kw_only=True):
-    """A Python program: its interpreter with its flags, what it runs, and the arguments of that.
+    """A Python program: its interpreter with its flags, its script or module, and its arguments.
 
     `environment` has variables that a runner such as uv adds.
     """
@@ -57,9 +57,9 @@ class PythonCommand(Struct, frozen=True, kw_only=True):
 
 
 def parse_python_command(command: Sequence[str], environment: Mapping[str, str]) -> PythonCommand | None:
-    """Return the Python program that a command runs; None if it runs another one, or in a way that is not known.
+    """Return the Python program that a command runs, or None for other commands.
 
-    A command that starts with `uv run` is asked for its interpreter, which makes its environment ready.
+    A command that starts with `uv run` is asked for its interpreter, which prepares its environment.
     """
     words, path = list(command), environment.get("PATH")
     if Path(words[0]).name == "uv" and words[1:2] == ["run"]:
@@ -73,7 +73,7 @@ def parse_python_command(command: Sequence[str], environment: Mapping[str, str])
 
 
 def _interpreter_command(interpreter: str, words: Sequence[str]) -> PythonCommand | None:
-    """Parse what follows the interpreter, as Python does."""
+    """Parse the arguments of the interpreter, as Python does."""
     flags: list[str] = []
     rest = list(words)
     while rest:
@@ -97,7 +97,7 @@ def _interpreter_command(interpreter: str, words: Sequence[str]) -> PythonComman
 
 
 def _parse_flag(word: str, rest: list[str]) -> tuple[list[str], Literal["module", "code"] | None, str] | None:
-    """Return the flags of a word like `-Xdev` or `-um`, and the module or code that it ends with; None if unknown."""
+    """Return the flags of a word like `-Xdev` or `-um`, and the module or code at its end, or None if unknown."""
     if word.startswith("--"):
         return None
     for position, letter in enumerate(word[1:], 1):
@@ -115,7 +115,7 @@ def _parse_flag(word: str, rest: list[str]) -> tuple[list[str], Literal["module"
 
 
 def _script_command(script: str, arguments: Sequence[str], path: str | None) -> PythonCommand | None:
-    """Return the program of a script whose first line names Python, as those that an environment installs do."""
+    """Return the program of a script whose first line names Python, as installed by environments."""
     words = script_interpreter(script)
     found = shutil.which(words[0], path=path) if words else None
     if found is None or not _INTERPRETER.fullmatch(Path(words[0]).name):
@@ -124,7 +124,7 @@ def _script_command(script: str, arguments: Sequence[str], path: str | None) -> 
 
 
 def script_interpreter(script: str) -> list[str]:
-    """Return the command that the first line of a script names, without `env`; empty if it names none."""
+    """Return the command in the first line of a script, without `env`, or ""."""
     try:
         with Path(script).open("rb") as file:
             lines = [file.readline(4096).rstrip(b"\n") for _ in range(2)]
@@ -171,7 +171,7 @@ def _uv_command(words: list[str], environment: Mapping[str, str]) -> PythonComma
 
 
 def _has_own_dependencies(file: str) -> bool:
-    """Return whether a script declares its dependencies: uv runs it in an environment of its own."""
+    """Return whether a script declares its dependencies: uv runs it in a separate environment."""
     return file.endswith(".py") and Path(file).is_file() and b"# /// script" in Path(file).read_bytes()
 
 

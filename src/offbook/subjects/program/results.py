@@ -1,8 +1,7 @@
-"""The products of a program other than its output: the files that it writes, and a command that checks them."""
+"""The products of a program besides its output: its files, and a command that checks them."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import shutil
@@ -28,6 +27,7 @@ from offbook.subjects.program.process import (
     ProgramProcess,
     check_command,
 )
+from offbook.system import lock_file
 from offbook.text import shorten
 from offbook.working_folder import WorkingFolder
 
@@ -64,7 +64,7 @@ class ResultPattern(Struct, frozen=True):
         return cls(declared, pattern, bool(prefix))
 
     def files_in(self, folder: Path) -> list[Path]:
-        """Return the files in a folder, sorted, without those of the backup.
+        """Return the files in a folder, sorted, without the backup.
 
         Raises:
             InputError: there are too many.
@@ -78,13 +78,13 @@ class ResultPattern(Struct, frozen=True):
 
 
 class SharedFiles:
-    """The result files in the working directory, which all runs share: each finds them as they were before the first.
+    """The result files in the working directory, shared by all runs. Each run finds the original ones.
 
-    They are kept in a backup next to them until `close` has restored them: after a kill, they are found there.
+    They are kept in a backup next to them until `close` has restored them, so they survive a kill.
 
     Raises:
-        InputError: a file is a link or outside of the folder, another exploration uses the folder, or one that was cut
-            off has left its backup.
+        InputError: a file is a link or outside the folder, another exploration uses the folder, or a killed one
+            has left its backup.
     """
 
     def __init__(self, patterns: Sequence[ResultPattern], folder: Path) -> None:
@@ -99,11 +99,11 @@ class SharedFiles:
             raise InputError(f"it cannot be kept: {error}", source="results") from None
 
     def current(self) -> list[Path]:
-        """Return the files that are there now."""
+        """Return the present files."""
         return sorted({file for pattern in self._patterns for file in pattern.files_in(self._folder)})
 
     def restore(self) -> None:
-        """Make the files as they were before the exploration, and remove those that were not there.
+        """Restore the original files, and remove new ones.
 
         Raises:
             InputError: that is not possible; says where they are.
@@ -140,7 +140,7 @@ class SharedFiles:
         try:
             self._backup.mkdir(exist_ok=True)
             lock = os.open(self._backup, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(lock, wait=False)
         except BlockingIOError:
             os.close(lock)
             hint = "wait for its end, or explore in another folder, or let the program write to $TMPDIR"
@@ -155,7 +155,7 @@ class SharedFiles:
 
     @staticmethod
     def _copy(source: Path, target: Path) -> None:
-        """Copy a file with its mode and times. The target is there as a whole, or as it was."""
+        """Copy a file with its mode and times. The target is complete, or unchanged."""
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.offbook-{os.getpid()}")
         shutil.copy2(source, partial)
@@ -163,9 +163,9 @@ class SharedFiles:
 
 
 class Products(Struct, frozen=True):
-    """The products of a run: its files by name, normalised, and what the check says if it failed.
+    """The products of a run: its files by name, normalised, and a failed check's output.
 
-    `missing` are the names and patterns of which there is no file. `state` is what `state_of` names, as JSON.
+    `missing` are the names and patterns without a file. `state` is the state at `state_of`, as JSON.
     """
 
     files: dict[str, str] | None = None
@@ -178,11 +178,11 @@ NO_PRODUCTS = Products()
 CHECK_TIMEOUT_S = 60.0
 MAX_CHECK_CHARS = 2000
 EXIT_CODE_VARIABLE = "OFFBOOK_EXIT_CODE"
-"""The environment variable in which a check finds the exit code of the program."""
+"""The environment variable with the program's exit code, for a check."""
 
 
 class ProgramProducts:
-    """The result files of a program, and the command that checks a run, if there are any.
+    """A program's result files, and the command that checks a run.
 
     Args:
         results: names and patterns of files that the program writes.
@@ -191,7 +191,7 @@ class ProgramProducts:
         working: what each run has a copy of, and works in. What it changes there are results too.
 
     Raises:
-        InputError: one of them is not what it should be.
+        InputError: one of them is invalid.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class ProgramProducts:
             raise InputError(reason, source="state_of", hint=_OUTSIDE_HINT)
 
     def stop(self) -> None:
-        """Kill the checks that are running, and those that are started from now on."""
+        """Kill the running checks, and later ones."""
         self._is_stopped = True
         for each in list(self._checks):
             each.kill()
@@ -338,8 +338,7 @@ def _read(
 
 
 class _StatePlace(Struct, frozen=True):
-    """Where a program keeps its state: at a path, of which each run finds what was there before the first, or what a
-    command prints."""
+    """The place of a program's state: a path, whose original contents each run finds, or a command that prints it."""
 
     path: str = ""
     is_temporary: bool = False
@@ -359,11 +358,11 @@ class _StatePlace(Struct, frozen=True):
 
 
 _DATABASE_FILES = ("-wal", "-shm", "-journal")
-"""The files that SQLite keeps beside a database that is open."""
+"""The side files of an open SQLite database."""
 
 
 def _problem_of(what: str, command: list[str], checked: ProgramExit) -> str:
-    """Return why a command has failed; empty if it has not."""
+    """Return why a command failed, or ""."""
     if checked.code == 0:
         return ""
     how = f"it did not end within {CHECK_TIMEOUT_S:g} s" if checked.code is None else f"exit code {checked.code}"
@@ -385,7 +384,7 @@ def _split_check(check: str) -> list[str]:
 
 
 def _content(file: Path, aliases: Mapping[str, str]) -> str:
-    """Return what a file has, normalised like output. A digest stands for what is no text, and for what is too long."""
+    """Return a file's content, normalised like output, or a digest of binary or long content."""
     if file.is_symlink():
         return f"a link to {normalize_text(str(file.readlink()), aliases)}"
     data = file.read_bytes()

@@ -1,4 +1,4 @@
-"""The MCP tools of a program that is explored: their names and side effects, and what was observed of their calls."""
+"""The MCP tools of an explored program: their names and side effects, and the observed calls."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from offbook.wire.session import WireSession
 from offbook.wire.tools import SessionTools
 
 UNLISTED = ToolDeclaration(side_effect=True)
-"""What a tool declares that says nothing: the specification takes it to change something."""
+"""The declaration of an undeclared tool, which the specification takes to change something."""
 
 _APART = re.compile(r"[^a-z0-9]+")
 
 
 class McpTools(Struct, frozen=True, dict=True):
-    """The tools of the servers in a config, as `server.tool`, with what they declare about themselves."""
+    """The tools of the servers in a config, as `server.tool`, with their own declarations."""
 
     config: McpConfig
     annotations: Mapping[str, JsonObject]
@@ -49,14 +49,15 @@ class McpTools(Struct, frozen=True, dict=True):
         return [name for tool in self.annotations for name in (tool, tool.partition(".")[2])]
 
     def find(self, name: str) -> list[str]:
-        """Return the tools that a name means: `server.tool`, the tool alone, or what agents make of both for a model,
-        such as `mcp__server__tool`. There are none if it is a tool of the program itself."""
+        """Return the tools that a name means: `server.tool`, the tool alone, or an agent's combination, such as
+        `mcp__server__tool`. A tool of the program itself gives none.
+        """
         return [name] if name in self.annotations else self._by_spelling.get(_plain(name), [])
 
     def declarations(self, declared: Mapping[str, ToolDeclaration]) -> dict[str, ToolDeclaration]:
-        """Return what all tools declare. What is `declared` by hand overrules annotations.
+        """Return the declarations of all tools. Those `declared` by hand overrule annotations.
 
-        A tool that says nothing has a side effect, as the specification has it.
+        An undeclared tool has a side effect, as the specification has it.
         """
         own = {tool: _declaration(annotations) for tool, annotations in self.annotations.items()}
         return own | {tool: each for name, each in declared.items() for tool in self.find(name) or [name]}
@@ -109,9 +110,9 @@ def _declaration(annotations: JsonObject) -> ToolDeclaration:
 
 
 class McpStandIn:
-    """Stands in for the MCP servers of a program in all of its runs. `hub` is mounted on the server of its models.
+    """Stands in for a program's MCP servers in all of its runs. `hub` is mounted on its models' server.
 
-    `declarations` are what tools declare: those of the servers by their annotations, unless `settings` overrule them.
+    `declarations` are the servers' annotations, unless `settings` overrule them.
 
     Raises:
         InputError: the config or the recording cannot be read, or the recording has no tools of these servers.
@@ -144,7 +145,7 @@ class McpStandIn:
             raise InputError(reason, source=self._config, hint=UNREACHED_HINT)
 
     def end_run(self, session: WireSession) -> SessionTools:
-        """Forget a run, and return what has answered its tools."""
+        """Forget a run, and return the answers to its tools."""
         return self._runs.pop(session.name).tools
 
     def write_config(self, path: Path, *, url: str, session: str) -> None:
@@ -202,7 +203,7 @@ class _McpRun(Struct):
 
 
 def _effect_outcome(answer: McpAnswer, failed: str | None) -> EffectOutcome:
-    """Return what became of a call that a server answered so: one that asks its user first has done nothing yet."""
+    """Return the outcome of a call that a server answered so: one that asks its user first has done nothing yet."""
     response = answer.response
     result = response.get("result")
     if isinstance(result, dict) and result.get("resultType") == "input_required":

@@ -7,13 +7,11 @@ import than a recording takes to load.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import re
 import socket
 import struct
 import sys
-import termios
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, MutableMapping
 from contextlib import aclosing
@@ -560,8 +558,11 @@ def _unsent_bytes(connection: socket.socket | None) -> int:
     if connection is None or connection.fileno() < 0:
         return 0
     try:
+        import fcntl  # noqa: PLC0415 - Windows has neither
+        import termios  # noqa: PLC0415
+
         return int.from_bytes(fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0\0\0\0"), sys.byteorder)
-    except OSError:
+    except (OSError, ImportError):
         return 0
 
 

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import math
-import resource
 import socket
 import threading
 from collections.abc import Awaitable, Callable
@@ -109,6 +108,10 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
 
 def default_limits(*, files_a_connection: int = 1) -> ConnectionLimits:
     """Return limits that leave a quarter of this process's files to other uses."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has none, and no such limit
+    except ImportError:
+        return ConnectionLimits(connections=MAX_CONNECTIONS)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     files = MAX_CONNECTIONS * 2 if files == resource.RLIM_INFINITY else files
     return ConnectionLimits(connections=max(8, min(MAX_CONNECTIONS, files * 3 // 4 // files_a_connection)))

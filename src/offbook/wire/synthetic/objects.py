@@ -43,7 +43,7 @@ class Asked(Struct, frozen=True):
     unknown: Response
 
     def option(self, name: str) -> str:
-        """Return a parameter of the query; empty if it is not given."""
+        """Return a parameter of the query, or ""."""
         return self.query.get(name, [""])[0]
 
     def number(self, name: str) -> int:
@@ -80,7 +80,7 @@ class StoredObjects:
             self._answered.append((parsed, answer))
 
     def answer(self, parsed: ParsedRequest, unknown: Response) -> HttpResponse | None:
-        """Answer a request for an object; None if it is a request for something else."""
+        """Answer a request for an object, or return None for other requests."""
         path, _, query = parsed.place.partition("?")
         for method, pattern, handle in _ROUTES:
             found = pattern.fullmatch(path) if method == parsed.method else None
@@ -274,7 +274,7 @@ class StoredObjects:
         return name in self._objects or (self._accepts_unknown and name not in self._deleted)
 
     def _object(self, asked: Asked, unknown: JsonObject) -> JsonObject | None:
-        """Return the requested object, or `unknown` with its id; None if it is not found."""
+        """Return the requested object, or `unknown` with its id, or None if it is not found."""
         name = asked.ids[0]
         return self._objects.get(name, unknown | {"id": name}) if self._is_known(asked) else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +19,7 @@ from offbook.files import read_regular
 from offbook.messages import JsonObject
 from offbook.recording.stores.journal import Journal
 from offbook.schema_errors import check_keys
+from offbook.system import lock_file, open_folder_lock
 from offbook.workflow.engine.result import RunStatus, StepResult
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.file.tree import included_files
@@ -266,7 +266,7 @@ def lock_folder(folder: Path) -> int:
     Raises:
         RunError: another process has the lock.
     """
-    return _flock(folder, fcntl.LOCK_EX)
+    return _flock(folder)
 
 
 def release_lock(lock: int) -> None:
@@ -277,16 +277,16 @@ def release_lock(lock: int) -> None:
 def is_locked(folder: Path) -> bool:
     """Whether a process has locked the folder."""
     try:
-        release_lock(_flock(folder, fcntl.LOCK_SH))
+        release_lock(_flock(folder, shared=True))
     except RunError:
         return True
     return False
 
 
-def _flock(folder: Path, kind: int) -> int:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _flock(folder: Path, *, shared: bool = False) -> int:
+    fd = open_folder_lock(folder)
     try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        lock_file(fd, shared=shared, wait=False)
     except BlockingIOError:
         os.close(fd)
         raise RunError("another process is running this run", source=folder.name) from None

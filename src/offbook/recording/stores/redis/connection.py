@@ -1,4 +1,4 @@
-"""The connection to a Redis server: opened when it is needed, and safe across forks and threads."""
+"""The connection to a Redis server: opened on demand, and safe across forks and threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from offbook.text import mask_password
 T = TypeVar("T")
 
 IDLE_CHECK_S = 10
-"""A connection that was idle for longer is checked before it is used: servers close idle ones."""
+"""The idle time after which a connection is checked before use, because servers close idle ones."""
 
 LOCK_WAIT_S = 60.0
 
@@ -39,9 +39,9 @@ def import_redis() -> Any:
 
 
 class RedisConnection(ForkGuarded):
-    """A connection to the server of a location, which is closed before a fork and opened again when it is needed.
+    """A connection to the server of a location, closed before a fork and reopened on demand.
 
-    A command is sent once. It is not repeated after a failure, as it may have been executed.
+    A command is sent once. After a failure it is not repeated, because it may have been executed.
     """
 
     def __init__(self, location: RedisLocation) -> None:
@@ -92,7 +92,7 @@ class RedisConnection(ForkGuarded):
         self.call(send)
 
     def call(self, work: Callable[[Any], T]) -> T:
-        """Call `work` with the client, and translate what it raises.
+        """Call `work` with the client, and translate its errors.
 
         Raises:
             InputError: the server cannot be reached, or refuses.
@@ -142,7 +142,7 @@ class RedisConnection(ForkGuarded):
         return self._client
 
     def _translate(self, error: Exception) -> InputError:
-        """Return the error for what redis-py raised. Its own text may have the password."""
+        """Return the error for a redis-py error, whose own text may contain the password."""
         reason = mask_password(str(error)).partition("\n")[0]
         signs = {each.__name__ for each in type(error).__mro__}
         if self.location.has_tls and "reset by peer" in reason:  # all that some servers and Pythons show of a refusal
@@ -192,4 +192,4 @@ _KNOWN_ERRORS: tuple[tuple[str, type[InputError], str, str], ...] = (
 
 
 def _nothing() -> None:
-    """Do nothing: there is no connection to close."""
+    """Do nothing, because there is no connection to close."""

@@ -1,4 +1,4 @@
-"""Parses the URL of a recording in Redis: what to connect to, and the parameters that are ours."""
+"""Parses the URL of a recording in Redis: the connection, and our own parameters."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w
 
 
 class RedisLocation(Struct, frozen=True):
-    """The location of a recording in Redis. `ttl_ms` is how long an exchange lives after it was written; 0 is for ever.
+    """The location of a recording in Redis. `ttl_ms` is the lifetime of an exchange after its write; 0 is for ever.
 
-    `ca`, `cert` and `key` are files for TLS: who certifies the server, and how this client identifies itself.
+    `ca`, `cert` and `key` are TLS files: the server's authority, and this client's identity.
     """
 
     host: str
@@ -57,7 +57,7 @@ class RedisLocation(Struct, frozen=True):
         return f"redis://{self.host.lower()}:{self.port}/{self.database}?prefix={self.prefix}"
 
     def beside(self, suffix: str) -> RedisLocation:
-        """Return the location whose prefix has the suffix."""
+        """Return the location with the suffix added to the prefix."""
         parts = urlsplit(self.text)
         given = [(name, value) for name, value in parse_qsl(parts.query) if name != "prefix"]
         query = urlencode([("prefix", f"{self.prefix}{suffix}"), *given])
@@ -130,7 +130,7 @@ def _parse_prefix(value: str) -> str:
 
 
 def parse_duration_ms(value: str) -> int:
-    """Parse a duration like `24h`. Raise ValueError, with a hint, if it is not one."""
+    """Parse a duration like `24h`. Raise ValueError, with a hint, for other texts."""
     found = _DURATION.fullmatch(value)
     duration_ms = int(found[1]) * _UNIT_MS[found[2]] if found else 0
     if not 0 < duration_ms <= MAX_TTL_MS:

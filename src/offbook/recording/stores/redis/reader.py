@@ -46,7 +46,7 @@ NEAR = 3
 PAGE_SIZE = 250
 
 POSITION_TTL_S = 3600
-"""After how many seconds without a call a session starts from the beginning."""
+"""The idle seconds after which a session starts from the beginning."""
 
 
 class RecordingFields(NamedTuple):
@@ -60,7 +60,7 @@ class RecordingFields(NamedTuple):
 
 
 def parse_fields(result: list[Any], *, source: str) -> RecordingFields | None:
-    """Parse what the scripts return that describe a recording; None if it does not exist.
+    """Parse the scripts' description of a recording, or return None if it does not exist.
 
     Raises:
         RecordingFormatError: the fields are not those of a recording.
@@ -94,12 +94,12 @@ def _parse_member(member: bytes) -> Member:
 
 
 def _parse_value(value: bytes) -> tuple[bool, bytes]:
-    """Split the value of an exchange: whether it is in a list even if it is alone, and its JSON."""
+    """Split the value of an exchange: whether it is always in a list, and its JSON."""
     return value[:1] == b"1", value[1:]
 
 
 class PageRow(NamedTuple, Generic[E]):
-    """An exchange on a page, how many its key has, and the ms that it has to live (-1 is for ever)."""
+    """An exchange on a page, the number of its key's exchanges, and its remaining lifetime in ms (-1 is for ever)."""
 
     member: Member
     is_listed: bool
@@ -109,7 +109,7 @@ class PageRow(NamedTuple, Generic[E]):
 
 
 class _KeySlot(Generic[E]):
-    """The exchanges of a key, in order, as far as they were read. `next` is the id to go on after; empty at the end.
+    """The exchanges of a key in order, as far as they were read. `next` is the id to continue after; empty at the end.
 
     It is not `current` if others may have added to its end since.
     """
@@ -121,12 +121,12 @@ class _KeySlot(Generic[E]):
         self.is_current = False
 
     def reopen(self) -> None:
-        """Go on after what was read: there may be more."""
+        """Continue after the read exchanges, because there may be more."""
         self.rows = [replace(stored, repeats=False) if stored.repeats else stored for stored in self.rows]
         self.next, self.is_current = self.next or (b"%d" % self.rows[-1].id if self.rows else b"-1"), False
 
     def settle(self) -> None:
-        """Mark the one that answers every call: the only one, unless it is listed without conditional ones."""
+        """Mark the exchange that answers every call: the only one, unless it is in a list without conditional ones."""
         plain = [place for place, stored in enumerate(self.rows) if not stored.is_conditional]
         if len(plain) == 1 and not self.next and (not self.listed[plain[0]] or len(self.rows) > 1):
             self.rows[plain[0]] = replace(self.rows[plain[0]], repeats=True)
@@ -134,15 +134,14 @@ class _KeySlot(Generic[E]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether what follows cannot change which exchange answers every call."""
+        """Whether later exchanges cannot change which one answers every call."""
         return not self.next or sum(not stored.is_conditional for stored in self.rows) > 1
 
 
 class _ReadAhead:
-    """Exchanges that were read before anybody asked for them, and how many to read next time.
+    """Exchanges read ahead of demand, and the number to read next time.
 
-    The number grows while they are asked for. A replay that asks in another order reads none, until it asks for two
-    that are neighbours.
+    The number grows with use. A replay in another order reads none ahead, until it asks for two neighbours.
     """
 
     def __init__(self) -> None:
@@ -161,13 +160,13 @@ class _ReadAhead:
                 self._keys.setdefault(key, (int(size), {}))[1][int(number)] = value
 
     def take(self, key: str) -> list[tuple[int, bytes]] | None:
-        """Return all exchanges of a key; None if they were not all read."""
+        """Return all exchanges of a key, or None if they were not all read."""
         size, rows = self._keys.pop(key, (0, {}))
         self._used += len(rows)
         return sorted(rows.items()) if rows and len(rows) == size else None
 
     def adapt(self) -> int:
-        """Return how many to read now, by what became of those that were read before."""
+        """Return the number to read now, according to the use of earlier ones."""
         if self._read:
             self.size = min(self.size * 2, MAX_AHEAD) if self._used * 2 >= self._read else 0
         return self.size
@@ -185,9 +184,9 @@ class _ReadAhead:
 class RedisIndex(Generic[E]):
     """The exchanges of one kind, open for reading.
 
-    A key is read in one round trip, or more if it has more than 1,000 exchanges, and kept. A replay that follows the
-    order of the recording finds that the next keys have been read with it: more of them each time, and fewer if
-    they are not asked for. `gone` counts the exchanges that were looked for, but had expired or were evicted.
+    A key is read in one round trip, or more if it has more than 1,000 exchanges, and kept. A replay in recording order
+    finds the next keys read ahead: more of them each time, and fewer if they are not used. `gone` counts exchanges that
+    had expired or were evicted.
     """
 
     def __init__(self, connection: RedisConnection, kind: Kind, parse: ExchangeParser[E], *, size: int) -> None:
@@ -241,7 +240,7 @@ class RedisIndex(Generic[E]):
         return self._size
 
     def pages(self) -> Iterator[PageRow[E]]:
-        """Yield all exchanges in order, with what else is stored of them."""
+        """Yield all exchanges in order, with their other stored data."""
         after = b"-1"
         while after:
             rows, after = self._connection.run(PAGE, self._kind, after, PAGE_SIZE)
@@ -254,7 +253,7 @@ class RedisIndex(Generic[E]):
         return any(key in self._slots or key in self._anywhere for key in keys)
 
     def refresh(self, *keys: str) -> None:
-        """Look again for these keys and fingerprints: others may have added to what was read."""
+        """Read these keys and fingerprints again, because others may have added to them."""
         for key in keys:
             if (slot := self._slots.get(key)) is not None:
                 slot.reopen()
@@ -300,7 +299,7 @@ class RedisIndex(Generic[E]):
             slot.listed.append(is_listed)
 
     def _members(self, fingerprint: str) -> list[Member]:
-        """Return where exchanges with a fingerprint are, whatever their key."""
+        """Return the places of exchanges with a fingerprint, under any key."""
         members = self._anywhere.get(fingerprint)
         if members is None:
             members, after = self._anywhere.setdefault(fingerprint, []), b"-1"
@@ -311,7 +310,7 @@ class RedisIndex(Generic[E]):
         return members
 
     def _stored(self, member: Member) -> StoredExchange[E] | None:
-        """Return an exchange among those of its key; None if it is gone since."""
+        """Return an exchange among those of its key, or None if it is gone."""
         found = self.find(key=member.key, fingerprint=None, after=member.id - 1)
         return found if found is not None and found.id == member.id else None
 
@@ -337,7 +336,7 @@ class RedisReader(RedisIndex[Exchange]):
         return RedisIndex(self._connection, "t", parse_tool_exchange, size=self._tool_size)
 
     def document(self) -> tuple[Document, dict[Stamp, int]]:
-        """Return the whole recording, and how long its exchanges live: ms from now, or 0 for ever."""
+        """Return the whole recording, and the lifetime of its exchanges: ms from now, or 0 for ever."""
         lifetimes: dict[Stamp, int] = {}
         entries, tools = _entries(self, "m", lifetimes), _entries(self.tools, "t", lifetimes)
         document = Document(meta=self.meta, entries=entries, rest=self._rest, version=self.version, tools=tools)
@@ -365,8 +364,9 @@ def _entries(index: RedisIndex[E], kind: Kind, lifetimes: dict[Stamp, int]) -> E
 
 
 class RedisPosition:
-    """The position of a session: which exchanges were served, and a log of the changes, of which each process reads
-    what it has not read. A claim is one round trip, or more if there are more than 1,000 changes to read."""
+    """The position of a session: the served exchanges, and a log of changes, of which each process reads the new ones.
+    A claim is one round trip, or more if there are more than 1,000 changes to read.
+    """
 
     def __init__(self, connection: RedisConnection, *, group: str, session: str) -> None:
         self._connection = connection
@@ -385,7 +385,7 @@ class RedisPosition:
         self._connection.run(GIVE_BACK, self._name, self._epoch, served)
 
     def _claim_once(self, ids: tuple[int, ...]) -> Claim:
-        """Claim, unless there are more changes to read than one answer has."""
+        """Claim, unless there are more changes to read than one answer holds."""
         known, arguments = (
             self._epoch,
             (self._name, POSITION_TTL_S * 1000, self._epoch, self._read, secrets.token_hex(8)),

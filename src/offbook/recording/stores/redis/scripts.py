@@ -32,7 +32,7 @@ LOCKED = "OFFBOOK_LOCKED"
 
 
 class Script:
-    """A Lua script. `digest` is what the server calls it."""
+    """A Lua script. `digest` is the server's name for it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -183,9 +183,10 @@ end
 return id
 """
 )
-"""Append an exchange, and release the lease of its call. The exchange itself comes last: until then, no reader sees it.
+"""Append an exchange, and release the lease of its call. The exchange itself is written last: until then, no reader
+sees it.
 
-ARGV: lock token, kind, key, fingerprint, value, ttl in ms, and if there is a lease, its call and its token.
+ARGV: lock token, kind, key, fingerprint, value, ttl in ms and, with a lease, its call and its token.
 """
 
 READ = Script(
@@ -228,13 +229,13 @@ end
 return result
 """
 )
-"""Return exchanges of a key, and some that follow in the recording.
+"""Return exchanges of a key, and some later ones of the recording.
 
-ARGV: kind, key, the id after which to start (-1 is the beginning), how many, and how many of those that follow. Returns
-one flat list, which clients parse quicker than nested ones. Its first text has the number of those that are gone, the
-id to go on after (empty at the end), and the ids of those that are there; then come their values; and of those that
-follow, the size of the key before the member, and the value. A key with one exchange, as most are, is one text instead,
-with the value on the lines after the first.
+ARGV: kind, key, the id after which to start (-1 is the beginning), the number, and the number of later ones. Returns
+one flat list, which clients parse quicker than nested ones. Its first text has the number of missing exchanges, the id
+to continue after (empty at the end), and the ids of existing ones; then come their values; and of the later ones, the
+size of the key before the member, and the value. A key with one exchange, as most are, is one text instead, with the
+value on the lines after the first.
 """
 
 FIND = Script(
@@ -252,8 +253,9 @@ end
 return {gone, #members == tonumber(ARGV[4]) and string.match(members[#members], '^%d+') or '', found}
 """
 )
-"""Return where exchanges with a fingerprint are: the number of those that are gone, the id to go on after (empty at the
-end), and members. ARGV: kind, fingerprint, the id after which to start, how many."""
+"""Return the places of exchanges with a fingerprint: the number of missing ones, the id to continue after (empty at the
+end), and members. ARGV: kind, fingerprint, the id after which to start, the number.
+"""
 
 LAST = Script(
     _DATA
@@ -271,7 +273,7 @@ while true do
 end
 """
 )
-"""Return the last exchange of an index, as member and value; nothing if there is none. ARGV: kind, index."""
+"""Return the last exchange of an index, as member and value, or nothing. ARGV: kind, index."""
 
 PAGE = Script(
     _DATA
@@ -293,8 +295,9 @@ end
 return {rows, #members == tonumber(ARGV[3]) and string.match(members[#members], '^%d+') or ''}
 """
 )
-"""Return exchanges in the order of the recording: members, values, sizes of their keys and ms to live (-1 is for ever);
-and the id to go on after, empty at the end. ARGV: kind, the id after which to start, how many."""
+"""Return exchanges in the order of the recording: members, values, sizes of their keys and remaining lifetimes in ms
+(-1 is for ever); and the id to continue after, empty at the end. ARGV: kind, the id after which to start, the number.
+"""
 
 _DRAIN = """
 local left = 0
@@ -313,7 +316,7 @@ if left == 0 then redis.call('UNLINK', root .. 'm:exp', root .. 't:exp') end
 """
 
 REMOVE = Script(_DATA + _DRAIN + "if left == 0 then redis.call('DEL', KEYS[1]) end\nreturn left")
-"""Remove some exchanges of the recording, and return how many. If there were none, the recording is removed."""
+"""Remove some exchanges of the recording, and return their number. Without any left, remove the recording."""
 
 DRAIN = Script(
     BASE
@@ -333,7 +336,7 @@ end
 return left
 """
 )
-"""Remove some exchanges of a generation, unless it is that of the recording, and return how many.
+"""Remove some exchanges of a generation, unless it is the recording's, and return their number.
 
 ARGV: the generation.
 """
@@ -347,7 +350,7 @@ redis.call('SADD', base .. 'old', ARGV[2])
 return old
 """
 )
-"""Note a generation that is going to be written, and return those that others have left behind.
+"""Note a generation that will be written, and return those that others have left behind.
 
 ARGV: lock token, the generation.
 """
@@ -365,7 +368,7 @@ redis.call('SREM', base .. 'old', ARGV[2])
 return old
 """
 )
-"""Let the recording be what a generation has, and return the generation that it had before.
+"""Give the recording another generation, and return its former one.
 
 ARGV: lock token, the new generation.
 """
@@ -381,7 +384,7 @@ return 1
 """Create an empty recording, and return 1; 0 if it exists."""
 
 ACQUIRE = Script(BASE + "return redis.call('SET', base .. ARGV[1], ARGV[2], 'NX', 'PX', ARGV[3]) and 1 or 0")
-"""Take a lock or a lease, and return 1; 0 if somebody has it. ARGV: its name, our token, ms after which it is lost."""
+"""Take a lock or a lease, and return 1, or 0 if it is taken. ARGV: its name, our token, ms after which it is lost."""
 
 RENEW = Script(
     BASE
@@ -392,7 +395,7 @@ for at = 3, #ARGV do
 end
 """
 )
-"""Keep locks and leases that are ours. ARGV: our token, ms, names."""
+"""Renew our locks and leases. ARGV: our token, ms, names."""
 
 RELEASE = Script(
     BASE
@@ -401,7 +404,7 @@ local name = base .. ARGV[1]
 if redis.call('GET', name) == ARGV[2] then redis.call('DEL', name) end
 """
 )
-"""Give a lock or a lease back, if it is still ours. ARGV: its name, our token."""
+"""Return a lock or a lease, if it is still ours. ARGV: its name, our token."""
 
 CHANGES_BATCH = 1000
 
@@ -440,12 +443,12 @@ redis.call('PEXPIRE', log, ARGV[2])
 return {{epoch, claimed, changes}}
 """
 )
-"""Serve the first of some exchanges that a session was not served yet, unless the caller must first read that others
-were given back.
+"""Serve the first of some exchanges that a session was not served yet, unless the caller must first read which others
+were returned.
 
-ARGV: session, ttl in ms, the epoch that the caller knows, how many changes it has read, the epoch if it is new, ids.
+ARGV: session, ttl in ms, the caller's epoch, the number of changes it has read, the epoch if it is new, ids.
 
-Returns the epoch, the id (empty if there is none), and the changes that follow: ids, those given back with a minus.
+Returns the epoch, the id or "", and the new changes: ids, with a minus if returned.
 """
 
 GIVE_BACK = Script(

@@ -1,4 +1,4 @@
-"""A recording in Redis: created, appended to, edited and removed while others read and write, or shared as a cache."""
+"""A recording in Redis: created, appended to, edited and removed while others use it, or shared as a cache."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ LEASE_S = 10.0
 """Seconds after which the lease of a dead process is free."""
 
 MAX_HELD_S = 1800.0
-"""A lease that is held for longer is not renewed: its holder has forgotten it."""
+"""The age at which a lease is no longer renewed, because its holder has forgotten it."""
 
 
 class Leases:
-    """The leases of this process. A thread renews them while there are any."""
+    """The leases of this process, renewed by a thread while there are any."""
 
     def __init__(self, connection: RedisConnection) -> None:
         self._connection = connection
@@ -71,7 +71,7 @@ class Leases:
         self._renewer: threading.Thread | None = None
 
     def acquire(self, name: str) -> bool:
-        """Take a lease, and return whether it was free. Nobody has it twice, not in this process either.
+        """Take a lease, and return whether it was free. Nobody gets it twice, not even in this process.
 
         Raises:
             InputError: the server cannot be reached.
@@ -88,7 +88,7 @@ class Leases:
             return True
 
     def release(self, name: str) -> None:
-        """Give a lease back. Without effect if it is not ours any more.
+        """Return a lease. No effect if it is no longer ours.
 
         Raises:
             InputError: the server cannot be reached; the lease ends by itself.
@@ -132,7 +132,7 @@ _MS = int(LEASE_S * 1000)
 class RedisStore:
     """A recording under the prefix of a Redis URL.
 
-    Each exchange expires `ttl` after it was written, even if it is read. `location` does not have the password.
+    Each exchange expires `ttl` after its write, even if it is read. `location` omits the password.
     """
 
     def __init__(self, url: str | RedisLocation) -> None:
@@ -192,7 +192,7 @@ class RedisStore:
         return None
 
     def _replace(self, document: Document, lifetimes: dict[Stamp, int], *, token: str) -> None:
-        """Write the document as a new generation, batch by batch, and let the recording have it in one step."""
+        """Write the document as a new generation in batches, and switch the recording to it in one step."""
         version = (b"version", str(document.version).encode())
         fields = [*version, *_fields("meta", document.meta), *_fields("rest", document.rest)]
         run, stage = self._connection.run, f"{secrets.token_hex(4)}:"
@@ -229,7 +229,7 @@ class RedisStore:
 
 
 def _batches(appends: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
-    """Split what is appended, so that no batch keeps the server busy for long."""
+    """Split an append into batches that do not keep the server busy for long."""
     batch: list[tuple[Any, ...]] = []
     size = 0
     for arguments in appends:
@@ -249,12 +249,12 @@ def _fields(kind: str, values: JsonObject) -> Iterator[bytes]:
 
 
 def _value(exchange: Exchange | ToolExchange, *, is_listed: bool) -> bytes:
-    """Return how an exchange is stored: whether it is in a list even if it is alone, and its JSON."""
+    """Return the stored form of an exchange: whether it is always in a list, and its JSON."""
     return (b"1" if is_listed else b"0") + _encoder.encode(exchange)
 
 
 class RedisWriter:
-    """Appends to a recording in Redis. Each exchange is one script: it is there completely, or not at all."""
+    """Appends to a recording in Redis. Each exchange is one script: written completely or not at all."""
 
     def __init__(self, connection: RedisConnection) -> None:
         self._connection, self._ttl_ms = connection, connection.location.ttl_ms

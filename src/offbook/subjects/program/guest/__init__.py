@@ -1,5 +1,5 @@
-"""Runs in the interpreter of a program that is explored, which may not have offbook: only the standard library is used.
+"""Runs in the interpreter of an explored program, which may lack offbook: only the standard library is used.
 
 It is loaded from its folder under the name `_offbook_guest`, with `offbook/virtual_time.py` and
-`offbook/providers/first_use.py` beside it.
+`offbook/providers/first_use.py`.
 """

@@ -1,9 +1,8 @@
-"""Replaces the body of a function. The function stays the same object, whoever has a reference to it.
+"""Replaces the body of a function. The function stays the same object for everyone with a reference to it.
 
-A wrapper would be missed by all that have imported the function before, and frameworks that read annotations, sources
-or closures of a wrapper would find ours. Only the code object is exchanged: name, module, globals, annotations and
-signature stay. The new code has to reach the replacement without a global of the program, so that it is a constant of
-it.
+A wrapper would be missed by earlier imports, and frameworks that read annotations, sources or closures would find it.
+Only the code object is exchanged: name, module, globals, annotations and signature stay. The new code holds the
+replacement as a constant, because it cannot use a global of the program.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ async def _async_stub(*args: Any, **kwargs: Any) -> Any:
 
 
 def replace_body(function: FunctionType, body: _Body) -> FunctionType | None:
-    """Let calls of a function call `body` instead, with the function as it was, the arguments and the keywords.
+    """Let calls of a function call `body` instead, with the original function, the arguments and the keywords.
 
-    The body of a coroutine function returns an awaitable. Returns the function as it was; None if it is a generator,
-    whose calls run when they are iterated over.
+    The body of a coroutine function returns an awaitable. Returns the original function, or None for a generator, whose
+    calls run when they are iterated over.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return None
@@ -48,9 +47,9 @@ def replace_body(function: FunctionType, body: _Body) -> FunctionType | None:
 
 
 def _signature_of(function: FunctionType) -> inspect.Signature:
-    """Return the signature, with annotations that are no strings if they can be resolved by now.
+    """Return the signature, with annotations resolved from strings if possible.
 
-    `inspect.signature` returns a signature that is set as it is, also if it is asked to resolve the annotations.
+    `inspect.signature` returns an explicitly set signature unchanged, even if asked to resolve the annotations.
     """
     try:
         return inspect.signature(function, eval_str=True)

@@ -1,8 +1,8 @@
-"""Notes the calls of a program's own functions, with their arguments. `offbook tools` finds the tools among them.
+"""Notes the calls of a program's own functions with their arguments, from which `offbook tools` finds the tools.
 
-Each call is a line of JSON in the file that OFFBOOK_CALLS names. Nothing is noted before the program connects to
-anything: no model can have asked for a tool by then. Functions of the standard library and of installed packages are
-not noted, except the one by which clients of MCP call tools.
+Each call is a line of JSON in the file that OFFBOOK_CALLS names. Nothing is noted before the program's first
+connection, because no model can have requested a tool by then. Functions of the standard library and of installed
+packages are not noted, except the one by which MCP clients call tools.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 CALLS_VARIABLE = "OFFBOOK_CALLS"
 MAX_CALLS = 1_000
-"""How many calls of a function are noted: a tool is known by then."""
+"""The number of noted calls of a function, enough to recognise a tool."""
 MAX_ITEMS = 100_000
-"""The size from which on an argument is left out: characters of a text, or items of a collection."""
+"""The size at which an argument is omitted: characters of a text, or items of a collection."""
 
 _INSTALLED = tuple(f"{os.sep}{each}{os.sep}" for each in ("site-packages", "dist-packages"))
 _MCP_CLIENT = ("mcp.client.session", "ClientSession.call_tool")
 _VARARGS, _VARKEYWORDS, _GENERATOR, _ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x200
-"""Flags of code objects, as `inspect` has them, which takes long to load."""
+"""Flags of code objects from `inspect`, whose import is slow."""
 
 
 class CallNotes:
@@ -73,7 +73,7 @@ class CallNotes:
         return None if self._left.get(code) else sys.monitoring.DISABLE  # type: ignore[attr-defined,unused-ignore]
 
     def _note(self, frame: FrameType) -> None:
-        """Note a call. Whatever goes wrong here must not become an error of the program."""
+        """Note a call. No failure here may become an error of the program."""
         code = frame.f_code
         if code not in self._left:
             self._left[code] = 0 if self._is_foreign(code) and not _is_mcp_call(frame) else MAX_CALLS
@@ -122,7 +122,7 @@ def _is_mcp_call(frame: FrameType) -> bool:
 
 
 def _own_name(module: str) -> str:
-    """Return the name by which a config names a module: that of its file for the script that runs."""
+    """Return a module's name in a config: its file's for the running script."""
     if module != "__main__":
         return module
     main = sys.modules["__main__"]
@@ -178,6 +178,6 @@ def _arguments(frame: FrameType) -> dict[str, Any]:
 
 
 def install() -> None:
-    """Note the calls of this process, if the environment says where."""
+    """Note the calls of this process, if the environment names a file."""
     if path := os.environ.get(CALLS_VARIABLE):
         CallNotes(path).start()

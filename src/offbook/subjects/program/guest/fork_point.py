@@ -47,7 +47,7 @@ HARMLESS = frozenset((
     "sys.set_asyncgen_hooks_finalizer", "sys.set_asyncgen_hooks_firstiter", "sys.unraisablehook", "urllib.Request",
 ))
 # fmt: on
-"""Events of what happens in the memory of this process alone, or says what another event will say again."""
+"""Events within this process's memory, or announced again by another event."""
 _SIGNALS = ("os.kill", "os.killpg", "signal.pthread_kill")
 _NETWORK_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _SPECIAL_FOLDERS = ("/proc/", "/sys/", "/dev/")
@@ -60,12 +60,13 @@ _Function: TypeAlias = Callable[..., Any]
 _stat, _listdir, _readlink = os.stat, os.listdir, os.readlink
 
 clone = ctypes.PyDLL(None).fork
-"""Forks without the hooks of `os.register_at_fork`: they would change the state of a program that has begun, whose loop
-is running and whose random numbers go on. A process with a single thread is copied as it is."""
+"""Forks without the hooks of `os.register_at_fork`, which would change the state of a running program: its loop and its
+random numbers. A process with a single thread is copied exactly.
+"""
 
 
 class ForkPoint:
-    """The place where the runs of the program in this process are forked.
+    """The place where this process forks the program's runs.
 
     The runs talk to the server at `address`. `hold` is called at the place, and returns in the process of each run.
     `refuse` is called instead, with a reason, if the runs cannot be forked there, and ends this process. `is_left` is
@@ -85,7 +86,7 @@ class ForkPoint:
         self._reaching = 0
 
     def watch(self) -> None:
-        """Wait for the place from now on. What the program imports before is not worth a file."""
+        """Watch for the place from now on. Earlier imports of the program are not noted."""
         sys.dont_write_bytecode = True
         preload.is_of_library("")  # it looks for files, once
         for name in _LOOKS:
@@ -97,7 +98,7 @@ class ForkPoint:
         sys.addaudithook(self._on_event)
 
     def reach(self) -> None:
-        """Be at the place, if it has not been reached."""
+        """Arrive at the place, if it has not been reached."""
         if not self._is_watching:
             return
         self._reaching = threading.get_ident()
@@ -120,11 +121,11 @@ class ForkPoint:
 
     @property
     def is_current(self) -> bool:
-        """Whether the files that the program has read or looked for are still the same."""
+        """Whether the files that the program has read or looked for are unchanged."""
         return all(_state_of(path, is_listed) == state for (path, is_listed), state in self._seen.items())
 
     def leave(self, link: Any) -> None:
-        """Go on from here in the process of a run, whose link to the server is `link`."""
+        """Continue from here in the process of a run, whose link to the server is `link`."""
         self.is_left = True
         for each in self._loops:
             each.renew()
@@ -183,7 +184,7 @@ class ForkPoint:
             self.reach()
 
     def _note(self, path: Any, *, is_listed: bool = False) -> None:
-        """Note a file or folder, unless it is of a library; one that is not like any other is left to the runs."""
+        """Note a file or folder, unless it is a library's. Anything else is left to the runs."""
         try:
             name = os.path.abspath(os.fsdecode(path))
         except (OSError, TypeError, ValueError):
@@ -199,7 +200,7 @@ class ForkPoint:
         return None
 
     def _why_not(self) -> str:
-        """Return what the program has that its runs would share or miss; empty if nothing."""
+        """Return what the runs would share or miss of the program, or ""."""
         self._loops = list(_loop_files())
         own = {file for each in self._loops for file in each.numbers}
         files = {number: name for number, name in _open_files().items() if number not in own}
@@ -215,7 +216,7 @@ class ForkPoint:
 
 
 class _TimeToForkPoint(SharedTime):
-    """Time of a program that has no link to the server yet: every wait is at the fork point, if none was before."""
+    """Time of a program without a link to the server: its first wait is the fork point."""
 
     def __init__(self, address: tuple[str, int], point: ForkPoint) -> None:
         super().__init__(None, address)
@@ -233,7 +234,7 @@ _FileState: TypeAlias = tuple[int, ...] | None
 
 
 def _state_of(path: str, is_listed: bool) -> _FileState:
-    """Return what changes when a file does, or a folder whose names matter; None if there is none."""
+    """Return the state of a file, or of a folder with relevant names, or None if it does not exist."""
     try:
         found = _stat(path)
     except (OSError, ValueError):
@@ -244,9 +245,9 @@ def _state_of(path: str, is_listed: bool) -> _FileState:
 
 
 def _is_own_code(frame: Any) -> bool:
-    """Return whether code of the program calls, by the standard library or not, and not a library that it loads.
+    """Return whether the program's own code calls, perhaps through the standard library, and not one of its libraries.
 
-    `logging` asks for the process in any case, and hardly anybody prints it.
+    `logging` always asks for the process id, and hardly any program prints it.
     """
     while frame is not None and preload.is_standard_library(file := frame.f_code.co_filename):
         if file in _IMPORT_FILES or frame.f_globals.get("__name__") == "logging":
@@ -271,7 +272,7 @@ def _shared_memory() -> list[str]:
 
 
 def _written_bytes() -> int:
-    """Return how much this process has written elsewhere than to its outputs, which are files; 0 if unknown."""
+    """Return the number of bytes that this process has written elsewhere than to its output files, or 0 if unknown."""
     try:
         with open("/proc/self/io") as counts:
             written = next(int(line.split()[1]) for line in counts if line.startswith("wchar:"))
@@ -286,7 +287,7 @@ def _running_loop() -> Any:
 
 
 def _loop_files() -> Iterator[_LoopFiles]:
-    """Yield the files of the open event loops of asyncio, if they wait for nothing yet."""
+    """Yield the files of asyncio's open event loops that wait for nothing yet."""
     asyncio, selectors = sys.modules.get("asyncio"), sys.modules.get("selectors")
     if asyncio is None or selectors is None:
         return
@@ -300,7 +301,7 @@ def _loop_files() -> Iterator[_LoopFiles]:
 class _LoopFiles:
     """The epoll object of an event loop, and the two sockets by which a thread or a signal wakes it.
 
-    Processes that share them would wake each other. So every run gets its own, by the same numbers.
+    Processes that share them would wake each other, so every run gets its own, with the same numbers.
     """
 
     def __init__(self, loop: Any) -> None:
@@ -312,7 +313,7 @@ class _LoopFiles:
 
     @property
     def is_woken(self) -> bool:
-        """Whether something is there to be read."""
+        """Whether there is data to be read."""
         return any(fcntl.ioctl(each, termios.FIONREAD, b"\0\0\0\0") != b"\0\0\0\0" for each in self._sockets)
 
     def renew(self) -> None:

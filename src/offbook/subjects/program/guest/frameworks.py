@@ -1,7 +1,7 @@
-"""Where the frameworks take in their tools: the one place of each that knows a tool's function and its name.
+"""The places where frameworks take in their tools: one in each that knows a tool's function and its name.
 
-Each is hooked when it is loaded, by public names alone. One that does not look as expected is left as it is, and noted:
-its tools run for real.
+Each is hooked at its import, by public names. A framework with an unexpected shape is left alone, and noted: its tools
+run for real.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ STEERING = (
     "strands.tools.",
     "strands.vended_tools.stop.",
 )
-"""Where frameworks define tools of their own that steer an agent: run another one, hand over, end a loop, keep a state.
+"""The places of frameworks' own steering tools: run another agent, hand over, end a loop, keep a state.
 
-They change what only the process has, so that a recorded result would not do what they do: they always run.
+They change only the process, which a recorded result could not do: they always run.
 """
 
 ADAPTERS = (
@@ -68,17 +68,17 @@ ADAPTERS = (
     "mcpadapt.",
     "semantic_kernel.connectors.mcp:",
 )
-"""Where tools of MCP servers become tools of a framework. Their calls are taken over in the MCP client, if at all."""
+"""The places where MCP tools become a framework's tools. Their calls are taken over in the MCP client, if at all."""
 
 MCP_VARIABLE = "OFFBOOK_MCP_CONFIG"
-"""The environment variable that is set where offbook stands in for MCP servers and answers their tools."""
+"""The environment variable that is set where offbook stands in for MCP servers."""
 
 _client_calls: set[object] = set()
-"""The calls of MCP clients in this process that are made for real. A server in this process runs as a part of them."""
+"""The real calls of MCP clients in this process. A server in this process runs as a part of them."""
 
 
 def hook_framework(module: ModuleType, tools: Tools) -> None:
-    """Take over the tools of a framework, by its module that takes them in."""
+    """Take over the tools of a framework, by the module that takes them in."""
     package, take_over = FRAMEWORKS[module.__name__]
     note = {"framework": package, "version": ""}
     with suppress(importlib.metadata.PackageNotFoundError):
@@ -137,7 +137,7 @@ def before_call(function: Any, then: Callable[[_Given], None], *, needs: tuple[s
 
 
 def take_given(maker: Any, tools: Tools, function: str, *, name: str = "", select: Selection = dict) -> None:
-    """Take over the function that a maker of tools is given, by the names of its parameters."""
+    """Take over the function given to a maker of tools, by the names of its parameters."""
 
     def take(given: _Given) -> None:
         if given.get(function) is not None:
@@ -149,7 +149,9 @@ def take_given(maker: Any, tools: Tools, function: str, *, name: str = "", selec
 def take_field(
     model: Any, tools: Tools, function: str, *, name: Callable[[Any], str] = str, select: Selection = dict
 ) -> None:
-    """Take over the function in a field of a pydantic model that has no `__init__` of its own, by its field `name`."""
+    """Take over the function in a field of a pydantic model without its own `__init__`, with the name in its field
+    `name`.
+    """
     if not {"name", function} <= model.model_fields.keys():
         raise AttributeError(f"{model.__name__} has no field name and {function}")
     make = model.__init__
@@ -163,9 +165,9 @@ def take_field(
 
 
 def take_methods(base: Any, tools: Tools, *methods: str, name: Callable[[Any], str], select: Selection = dict) -> None:
-    """Take over methods of the classes that are derived from a class from now on.
+    """Take over methods of the classes derived from a class from now on.
 
-    `name` is that of an instance; an instance without one is no function tool.
+    `name` is an instance's tool name; an instance without one is no function tool.
     """
     if missing := [each for each in methods if not callable(getattr(base, each, None))]:
         raise AttributeError(f"{base.__name__} has no {' and '.join(missing)}")
@@ -190,7 +192,7 @@ def take_methods(base: Any, tools: Tools, *methods: str, name: Callable[[Any], s
 
 
 def take_decorated(decorator: Any, tools: Tools, *, function: str, name: str, select: Selection = dict) -> None:
-    """Take over what a decorator is applied to, by the names of its parameters: `@tool` and `@tool(name="look")`."""
+    """Take over a decorated function, by the decorator's parameters: `@tool` and `@tool(name="look")`."""
     if not isinstance(decorator, FunctionType):
         raise TypeError(f"{decorator!r} is no function")
     signature = inspect.signature(decorator)
@@ -215,9 +217,9 @@ def take_decorated(decorator: Any, tools: Tools, *, function: str, name: str, se
 
 
 def without(*names: str, package: str = "") -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Select all arguments but those of some names, and those whose class is of a package.
+    """Select all arguments except those of some names, and those of a package's classes.
 
-    A context is an object of its framework. Many are dataclasses or models of pydantic, which have a JSON form.
+    A context is an object of its framework. Many are dataclasses or pydantic models, which have a JSON form.
     """
 
     def is_given(name: str, value: object) -> bool:
@@ -227,7 +229,7 @@ def without(*names: str, package: str = "") -> Callable[[dict[str, Any]], dict[s
 
 
 def _first(given: dict[str, Any]) -> object:
-    """Select what is in the first argument, where a tool is given all arguments of the model in one."""
+    """Select the contents of the first argument, for a tool that gets all of the model's arguments in one."""
     return next((value for name, value in given.items() if name != "self"), {})
 
 
@@ -241,7 +243,7 @@ def _langchain(module: ModuleType, tools: Tools) -> None:
     injected: dict[int, tuple[Any, set[str]]] = {}
 
     def injected_into(tool: Any) -> set[str]:
-        """Return the names of the arguments that are not the model's, such as a state. To find them takes long."""
+        """Return the names of the arguments that the model does not give, such as a state. Finding them is slow."""
         if id(tool) not in injected:
             if len(injected) > MAX_TOOLS:
                 injected.clear()
@@ -266,7 +268,7 @@ def _pydantic_ai(module: ModuleType, tools: Tools) -> None:
 
 
 def _openai_agents(module: ModuleType, tools: Tools) -> None:
-    """A tool is a decorated function, or made with a function that is given the arguments as JSON."""
+    """Take over a decorated function, or one that gets the arguments as JSON."""
     select = without(package="agents")
     take_decorated(module.function_tool, tools, function="func", name="name_override", select=select)
 
@@ -285,7 +287,7 @@ def _openai_agents(module: ModuleType, tools: Tools) -> None:
 
 
 def _mcp_client(module: ModuleType, tools: Tools) -> None:
-    """All adapters call the tools of servers by this client. Those of stand-ins are answered by offbook's servers."""
+    """Take over the client by which all adapters call servers' tools. offbook's servers answer those of stand-ins."""
     if os.environ.get(MCP_VARIABLE):
         return
     result_type = module.types.CallToolResult
@@ -316,18 +318,18 @@ def _mcp_client(module: ModuleType, tools: Tools) -> None:
 
 
 FAILURES = (RuntimeError, ConnectionError, TimeoutError)
-"""The classes of the errors that faults raise. A server says in a result that its tool has failed."""
+"""The classes of faults' errors. A server reports its tool's failure in a result."""
 
 
 def _tool_result(value: object) -> dict[str, Any]:
-    """Return what a fault leaves of a result as a result of an MCP tool."""
+    """Return a result after a fault as the result of an MCP tool."""
     if isinstance(value, Mapping) and "content" in value:
         return dict(value)
     return {"content": [{"type": "text", "text": "" if value is None else str(value)}]}
 
 
 def _take_served(given: _Given, tools: Tools, name: str | None, package: str) -> None:
-    """Take over a tool of a server for clients in this process. What a client calls for real, it has recorded."""
+    """Take over a server's tool for clients in this process. A client that calls it for real has recorded it."""
     own = name or str(getattr(given["fn"], "__name__", "tool"))
     take_tool(tools, given["fn"], lambda _args: "" if _client_calls else own, select=without(package=package))
 
@@ -350,7 +352,7 @@ def _fastmcp(module: ModuleType, tools: Tools) -> None:
 
 
 def _claude_agent_sdk(module: ModuleType, tools: Tools) -> None:
-    """Models know a tool by its server and its name."""
+    """Take over tools that models know by server and name."""
 
     def take(given: _Given) -> None:
         for each in given.get("tools") or ():
@@ -399,7 +401,7 @@ def _agno(module: ModuleType, tools: Tools) -> None:
 
 
 def _crewai(module: ModuleType, tools: Tools) -> None:
-    """Models know a tool by its name without spaces."""
+    """Take over tools that models know by a name without spaces."""
     name = module.sanitize_tool_name
     take_field(module.Tool, tools, "func", name=name)
     take_methods(module.BaseTool, tools, "_run", "_arun", name=lambda tool: str(name(tool.name)))
@@ -419,7 +421,7 @@ def _strands(module: ModuleType, tools: Tools) -> None:
 
 
 def _semantic_kernel(module: ModuleType, tools: Tools) -> None:
-    """Models know a function by its plugin and its name."""
+    """Take over functions that models know by plugin and name."""
     select = without("kernel", "service", "execution_settings", "arguments", package="semantic_kernel")
 
     def take(given: _Given) -> None:
@@ -460,4 +462,4 @@ FRAMEWORKS: dict[str, tuple[str, Callable[[ModuleType, Tools], None]]] = {
     "smolagents.tools": ("smolagents", _smolagents),
     "strands.tools": ("strands-agents", _strands),
 }
-"""The package of each framework, and how its tools are taken over, by the module that is hooked."""
+"""Each framework's package and its takeover, by the hooked module."""

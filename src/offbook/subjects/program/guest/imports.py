@@ -1,4 +1,4 @@
-"""Calls functions when modules are loaded, before anybody else sees what is in them. It loads nothing itself."""
+"""Calls functions when modules are loaded, before other code sees their contents. It loads nothing itself."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:  # `typing` alone would take longer than all of this
 
 
 class ModuleHooks:
-    """A finder that finds nothing itself: it lets the others find a module that has a hook, and watches it load."""
+    """A finder that finds nothing itself: it lets the others find a module with a hook, and watches it load."""
 
     def __init__(self) -> None:
         self._hooks: dict[str, list[_Hook]] = {}
 
     def add(self, name: str, hook: _Hook) -> None:
-        """Call `hook` with a module once it is loaded; now if it is."""
+        """Call `hook` with a module when it is loaded, or now if it already is."""
         module = sys.modules.get(name)
         if module is not None:
             hook(module)
@@ -45,7 +45,7 @@ class ModuleHooks:
         return None
 
     def _watch(self, loader: Any, name: str, hooks: list[_Hook]) -> None:
-        """Call the hooks when the loader has executed the module. The loader itself stays what it is."""
+        """Call the hooks when the loader has executed the module. The loader itself does not change."""
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:

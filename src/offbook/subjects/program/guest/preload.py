@@ -1,8 +1,8 @@
-"""Loads the libraries of a program once, so that its runs need not, and finds those that cannot be loaded so.
+"""Loads the libraries of a program once for all runs, and finds those that cannot be shared.
 
-A process that forks must have one thread and no connection: threads are not there in the child, and connections would
-be shared. Output of a library would be missing in the runs. What SDKs build at their first request is built by sending
-the requests of the clean run once more: see `first_use.py`.
+A process that forks must have one thread and no connection: threads do not exist in the child, and connections would be
+shared. A library's output would be missing in the runs. The models of SDKs are built by sending the requests of the
+clean run again: see `first_use.py`.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def load(modules: list[str]) -> dict[str, Any]:
 
 
 def send_requests(requests: list[tuple[str, str]], url: str) -> str:
-    """Send requests of a run, by path and body, once more to the server at `url`.
+    """Send requests of a run, by path and body, again to the server at `url`.
 
-    Returns what is left of it that a process that forks must not have; empty if nothing.
+    Returns the residue that a forking process must not have, or "".
     """
     before = process_state()
     for path, body in requests:
@@ -87,9 +87,9 @@ def _base_url(url: str, sdk: Sdk) -> dict[str, str]:
 
 
 class _Watch:
-    """Watches what loading a module does, from now until `end`: the innermost one that starts something is to blame.
+    """Watches the loading of modules until `end`: the innermost one that starts something is to blame.
 
-    So are those that were loading it, because they load it again.
+    So are those that load it, because they load it again.
     """
 
     def __init__(self) -> None:
@@ -120,13 +120,13 @@ class _Watch:
 
 
 def new_since(before: dict[str, int]) -> str:
-    """Return what there is now, and was not, that a process that forks must not have; empty if nothing."""
+    """Return what a forking process must not have and did not have before, or ""."""
     found = process_state()
     return next((what for what, count in found.items() if count > before[what]), "")
 
 
 def process_state() -> dict[str, int]:
-    """Count what a process that forks must not have."""
+    """Count the things that a forking process must not have."""
     with suppress(Exception):
         sys.stdout.flush()
     files = [_file(number) for number in os.listdir("/proc/self/fd")]

@@ -28,12 +28,12 @@ class Program:
 
     @property
     def folders(self) -> list[str]:
-        """The folders of the program's own modules: that of its file, and the working directory."""
+        """The folders of the program's own modules: its file's, and the working directory."""
         beside = [os.path.dirname(os.path.realpath(self._target))] if self._kind == "file" else []
         return [*beside, os.getcwd()]
 
     def prepare(self) -> None:
-        """Let `sys` and `__main__` be as they are before the first line of the program."""
+        """Set `sys` and `__main__` as before the first line of the program."""
         first = {"file": self._target, "module": "-m", "code": "-c"}[self._kind]
         sys.argv[:] = [first, *self._arguments]
         sys.orig_argv[:] = self._command
@@ -87,7 +87,7 @@ def _compile(source: str | bytes, name: str) -> CodeType:
 
 
 def _show_lines_of(code: CodeType, source: str) -> None:
-    """Let tracebacks show the lines of what `-c` runs, as Python 3.13 and later do."""
+    """Let tracebacks show the lines of `-c` code, as in Python 3.13 and later."""
     if sys.version_info < (3, 13):
         return
     import linecache
@@ -97,9 +97,9 @@ def _show_lines_of(code: CodeType, source: str) -> None:
 
 
 def join_threads_at_exit() -> None:
-    """Have the threads that are not daemons waited for on the clock of the run, after the hooks of pools that end them.
+    """Join non-daemon threads on the run's clock, after the hooks of pools that end them.
 
-    Python calls these hooks in reverse, so that this has to be called before any pool is loaded.
+    Python calls these hooks in reverse, so this must be called before any pool is loaded.
     """
     vars(threading)["_register_atexit"](_join_threads)
 
@@ -151,7 +151,7 @@ def _die_of_interrupt() -> None:
 
 
 def _flush_files() -> None:
-    """Write what is buffered in files that are open: Python closes them when it ends."""
+    """Flush open files, which Python closes when it ends."""
     kinds = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
     for each in gc.get_objects():
         if type(each) in kinds:

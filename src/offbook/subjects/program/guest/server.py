@@ -1,7 +1,7 @@
 """The fork server: a process in the program's interpreter that has loaded its libraries, and forks for every run.
 
-It has one thread. Its environment is that of all its runs, so that what a library reads from it when it is loaded is
-right in each of them. It ends when offbook does: then its socket is closed.
+It has one thread. Its environment is that of all its runs, so the values that libraries read at their import are right
+in each of them. It ends with offbook, when its socket closes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .shared_time import SharedTime
 
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_HOLD_S = 60.0
-"""Seconds that a program may take to the place where its runs are forked."""
+"""The seconds for a program to reach its fork point."""
 NAMES_A_MESSAGE = 1000
 """So many fit into the buffer of a socket, which holds 212,992 bytes on most machines."""
 _HELD = b"held"
@@ -36,7 +36,7 @@ _exit_now, _fork = os._exit, os.fork
 
 
 def serve(control: int) -> NoReturn:
-    """Serve the commands that come by the socket `control`."""
+    """Serve the commands from the socket `control`."""
     join_threads_at_exit()
     waits.install()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -99,15 +99,14 @@ class _Server:
         _exit_now(0)
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
-        """Return the next command and the files that came with it; ends this process if there will be none."""
+        """Return the next command with its files, or end this process if there will be none."""
         data, files = self._receive_any()
         if not data:
             self._leave()
         return json.loads(data), files
 
     def _receive_any(self) -> tuple[bytes, list[int]]:
-        """Return the next message and its files; nothing if offbook has ended, be it with messages that it has not
-        read."""
+        """Return the next message and its files, or nothing if offbook has ended, even with unread messages."""
         files = array.array("i")
         try:
             data, extra, _, _ = self._control.recvmsg(MAX_MESSAGE_BYTES, socket.CMSG_LEN(8 * files.itemsize))
@@ -119,7 +118,7 @@ class _Server:
         return data, list(files)
 
     def _attend(self, pid: int, files: list[int]) -> None:
-        """Say that a run has started, and how it has ended."""
+        """Report the start and the end of a run."""
         for each in files:
             os.close(each)
         self._running = pid
@@ -129,7 +128,7 @@ class _Server:
         self._send({"exit": code})
 
     def _hold(self, address: tuple[str, int]) -> None:
-        """Let another process fork the runs, at the fork point of the program, for as long as it can."""
+        """Let another process fork the runs, at the program's fork point, as long as possible."""
         own = os.getpid()
         answer, answering = os.pipe()
         pid = _fork()
@@ -146,7 +145,7 @@ class _Server:
             _exit_now(1)
 
     def _answer_of(self, pid: int, answer: int) -> bytes:
-        """Return what the other process has answered; nothing if it has ended, or took too long and was killed."""
+        """Return the other process's answer, or nothing if it has ended, or took too long and was killed."""
         waits_for = select.poll()
         waits_for.register(answer, select.POLLIN)
         waits_for.register(self._control.fileno(), select.POLLIN)
@@ -211,7 +210,7 @@ class _Server:
             self._attend(pid, files)
 
     def _wait_for(self, pid: int) -> int:
-        """Wait until the run has ended, kill what is left of its group, and return its exit code."""
+        """Wait until the run has ended, kill the rest of its group, and return its exit code."""
         ending = os.pidfd_open(pid)
         waits_for = select.poll()
         waits_for.register(ending, select.POLLIN)
@@ -276,7 +275,7 @@ class _Server:
 
 
 def _freeze() -> None:
-    """Let the memory so far stay shared: no run looks for garbage in it."""
+    """Keep the present memory shared: no run collects garbage in it."""
     gc.collect()
     gc.freeze()
 
@@ -301,7 +300,7 @@ def _write(file: int, content: bytes) -> None:
 
 
 def _kill(pid: int) -> None:
-    """Kill a run that was not waited for, and what is left of its group, which it may not have yet."""
+    """Kill an unfinished run, and its group, which it may not have yet."""
     for kill in (os.kill, os.killpg):
         with suppress(ProcessLookupError, PermissionError):  # nothing is left of it
             kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The clock of a program that is explored: time passes when the whole program waits, in step with the server's."""
+"""The clock of an explored program: time passes when the whole program waits, in step with the server."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ T = TypeVar("T")
 MESSAGE = struct.Struct("<cd")
 """A message in either direction: its kind, and a moment."""
 IDLE, LATE, NOW = b"i", b"l", b"t"
-"""Nothing happens in the program before this moment; it has really waited until then; the time is that."""
+"""Nothing happens in the program before this moment; it has really waited until then; the time is this."""
 READ_S, SPIN_S, SPIN_READS = 1e-7, 1e-5, 1000
-"""The virtual time of reading the clock, its time after many reads without a wait, and how many those are: a loop that
-waits for a moment by reading the clock again and again must end."""
+"""The virtual time of reading the clock, its time after many reads without a wait, and that number: a loop that waits
+by reading the clock must end.
+"""
 OTHERS_S = 0.05
 """Real seconds to wait for another thread, without a limit, before checking whether all threads wait."""
 BRIEF_S = 0.005
-"""Real seconds to wait for an answer before asking the server whether one comes."""
+"""The real seconds to wait for an answer before asking the server whether one will come."""
 _SYN_SENT = 2
 _PEER_CREDENTIALS = struct.Struct("3i")
 _listen, _peek = socket.SO_ACCEPTCONN, os.WNOHANG | os.WEXITED | os.WNOWAIT
@@ -49,9 +50,9 @@ def _no_files() -> tuple[int, ...]:
 class SharedTime(VirtualTime):
     """Virtual time of this process, which passes only as far as the server lets it: see `wire/server/session_clock.py`.
 
-    `link` is the socket to the server, and `address` where it listens for calls. Every way to wait in Python is a
-    `wait` here, so that a thread that is in none works, or waits for something unknown here. Then, and while
-    a child process runs or a file is waited for that somebody else may write to, waits last as long as they really do.
+    `link` is the socket to the server, and `address` its address for calls. Every way to wait in Python is a `wait`
+    here, so a thread outside all of them works, or waits for something unknown. Then, and during a child process or a
+    wait for a file that others may write to, waits take real time.
     """
 
     def __init__(self, link: Any, address: tuple[str, int], start_s: float = 0.0) -> None:
@@ -74,7 +75,7 @@ class SharedTime(VirtualTime):
         is_woken: Callable[[], bool] = _never,
         files: Callable[[], Iterable[int]] = _no_files,
     ) -> T | None:
-        """Wait until `pause` returns something, or until this time has passed. `files` are those that it waits for."""
+        """Wait until `pause` returns something, or until this time has passed. `files` are the awaited files."""
         found: T | None = pause(0.0)
         if found or seconds <= 0:
             return found
@@ -104,7 +105,7 @@ class SharedTime(VirtualTime):
         raise AssertionError("unreachable")
 
     def _move(self, kind: bytes, due_s: float) -> None:
-        """Ask the server to let time pass. While another thread asks, do nothing: the wait continues."""
+        """Ask the server to let time pass, unless another thread is asking. The wait continues."""
         if self._is_asking:
             return
         self._is_asking = True
@@ -170,7 +171,7 @@ class SharedTime(VirtualTime):
 
 
 def _is_in_transit(opened: socket.socket) -> bool:
-    """Return whether something that was sent has not arrived yet, or the connection is not open yet."""
+    """Return whether sent data has not arrived yet, or the connection is not open yet."""
     unsent = int.from_bytes(fcntl.ioctl(opened, termios.TIOCOUTQ, b"\0\0\0\0"), sys.byteorder)
     return bool(unsent) or opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _SYN_SENT
 
@@ -193,7 +194,7 @@ def _is_event(file: int) -> bool:
 
 
 def _is_any_running(tasks: list[str]) -> bool:
-    """Return whether another thread, of Python or not, has something to do."""
+    """Return whether another thread, of Python or not, is running."""
     own = str(threading.get_native_id())
     return any(_state(task) in "RD" for task in tasks if task != own)
 

@@ -15,7 +15,7 @@ SHARED = [
 
 
 def load_guest() -> None:
-    """Load the package from its folder, wherever that is."""
+    """Load the package from its folder."""
     folder = os.path.dirname(os.path.abspath(__file__))
     package = importlib.util.spec_from_file_location(
         "_offbook_guest", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]

@@ -1,6 +1,6 @@
-"""Starts the takeover of tools in this process: of the frameworks that it loads, and of functions that are named.
+"""Starts the takeover of tools in this process: of frameworks at their import, and of named functions.
 
-Every Python process of a run loads this when it starts, so that it loads nothing itself before a tool is there.
+Every Python process of a run loads this at its start, so it loads nothing itself before there is a tool.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 URL_VARIABLE, SOCKET_VARIABLE = "OFFBOOK_TOOLS_URL", "OFFBOOK_TOOLS_SOCKET"
 FUNCTIONS_VARIABLE = "OFFBOOK_TOOL_FUNCTIONS"
-"""The environment variable with the functions that are tools, as `refund=shop.payments:refund`, one a line."""
+"""The environment variable with the functions of tools, as `refund=shop.payments:refund`, one a line."""
 
 HOOKED = (
     "agents.tool",
@@ -41,7 +41,7 @@ HOOKED = (
     "smolagents.tools",
     "strands.tools",
 )
-"""The modules of frameworks that take in tools: see `frameworks.py`."""
+"""The framework modules that take in tools: see `frameworks.py`."""
 
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -60,7 +60,7 @@ class TakeOver:
 
     @property
     def tools(self) -> Tools:
-        """The tools that are taken over."""
+        """The taken-over tools."""
         if self._made is None:
             import atexit
 
@@ -172,7 +172,7 @@ class TakeOver:
         return None
 
     def _own_places(self) -> dict[str, str]:
-        """Return the tools that are functions of the script and not taken over yet, and where each is in it."""
+        """Return the tools that are functions of the script and not taken over yet, with their places in it."""
         places = {tool: place.partition(":") for tool, place in self._functions.items()}
         return {tool: path for tool, (module, _, path) in places.items() if module in self._own}
 
@@ -190,7 +190,7 @@ def _is_here(host: str) -> bool:
 
 
 def _find(module: ModuleType, path: str) -> object:
-    """Return what is at `path` in a module; None if nothing is."""
+    """Return the object at `path` in a module, or None."""
     found: object = module
     for part in path.split("."):
         found = getattr(found, part, None)

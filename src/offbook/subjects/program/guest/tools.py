@@ -1,9 +1,9 @@
 """Takes over the tools of a program: every call asks offbook, which answers it, lets the tool run, or refuses it.
 
 A call asks with `{"tool", "arguments"}`: in a line at the Unix socket that OFFBOOK_TOOLS_SOCKET names, or by a POST to
-OFFBOOK_TOOLS_URL. The answer has a `result`, an `error` to raise, or in `run` the number of a call that is to be made
-for real. What became of that is told as `{"call", "result" or "error"}`, and the answer to that, if it has one, is what
-the program gets instead. After `run_first`, further calls run first, and ask with their outcome.
+OFFBOOK_TOOLS_URL. The answer has a `result`, an `error` to raise, or in `run` the number of a real call. Its outcome is
+reported as `{"call", "result" or "error"}`; the answer to that, if any, replaces it for the program. After `run_first`,
+further calls run first, and ask with their outcome.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from weakref import WeakKeyDictionary
 from .bodies import replace_body
 
 Name: TypeAlias = str | Callable[[tuple[Any, ...]], str]
-"""The name of a tool, or a function that finds it from the arguments of a call, such as by its `self`.
+"""The name of a tool, or a function that finds it from the arguments of a call, such as its `self`.
 
 A call without a name is no tool's, and runs.
 """
 
 Selection: TypeAlias = Callable[[dict[str, Any]], object]
-"""Finds what the model gave among all arguments of a call, by name: a mapping, or an object with fields. `self` is one
-of them, and left out of a mapping."""
+"""Finds the model's arguments among all arguments of a call, by name: a mapping, or an object with fields. `self` is
+one of them, and is omitted from a mapping.
+"""
 
 MAX_DEPTH = 50
 READ_BYTES = 64 * 1024
@@ -54,7 +55,7 @@ class ToolRefusedError(RuntimeError):
 
 
 class Tools:
-    """The tools of this process that are taken over. `notes` are sent with the next call."""
+    """The taken-over tools of this process. `notes` are sent with the next call."""
 
     def __init__(self, url: str, path: str = "") -> None:
         self._server = _Server(url, path)
@@ -65,8 +66,8 @@ class Tools:
     def take(self, function: object, name: Name, *, select: Selection = dict) -> bool:
         """Take over a function, and return whether that is possible.
 
-        The arguments of a call are those that `select` returns, as far as they have a JSON form. A method may be a tool
-        of several objects, with a name for each.
+        The arguments of a call are those that `select` returns, if they have a JSON form. A method may be a tool of
+        several objects, with a name for each.
         """
         function = inspect.unwrap(function) if callable(function) else function
         owner = id(getattr(function, "__self__", None))
@@ -120,7 +121,7 @@ class Tools:
         return call.outcome(answer)
 
     def _about(self, asked: dict[str, Any], answer: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what is told about a call when it has run; None if it does not run."""
+        """Return the report on a call that ran, or None if it did not run."""
         if self._runs_first:
             return self._noted(asked)
         self._runs_first = "run_first" in answer
@@ -137,14 +138,14 @@ class Tools:
         return asked | {"notes": notes} if notes else asked
 
     def send_notes(self) -> None:
-        """Send what is left of the notes, at the end of the process."""
+        """Send the remaining notes at the end of the process."""
         if self.notes:
             with suppress(Exception):
                 self._server.ask(self._noted({}))
 
 
 class _Ended:
-    """What a tool that ran for real has returned or raised."""
+    """The result or error of a tool that ran for real."""
 
     value: Any = None
     error: BaseException | None = None
@@ -177,7 +178,7 @@ class _Call:
 
     @contextmanager
     def running(self) -> Iterator[_Ended]:
-        """Keep what the block raises. Other tools that are called inside run as a part of this one."""
+        """Keep the error of the block. Tools called inside run as a part of this one."""
         ended, token = _Ended(), _is_inside.set(True)
         try:
             yield ended
@@ -197,7 +198,7 @@ class _Call:
 
 
 class _Parameters:
-    """The parameters of a function: what a call gives to them, and what they have if it gives nothing."""
+    """The parameters of a function: the values that a call gives, and the defaults."""
 
     def __init__(self, function: FunctionType) -> None:
         self._signature = signature = inspect.signature(function)
@@ -209,9 +210,9 @@ class _Parameters:
         self._defaults = {name: (value, form[0]) for name, value in given.items() if (form := json_form(value))}
 
     def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the arguments by name; None if they do not fit, so that the call raises TypeError and runs nothing.
+        """Return the arguments by name, or None if they do not fit, so that the call raises TypeError and runs nothing.
 
-        A signature that somebody has set, which is not the function's own, does not tell.
+        An explicitly set signature, which is not the function's own, does not count.
         """
         if self._is_plain and len(args) <= len(self._names):  # `bind` takes as long as all the rest
             given = dict(zip(self._names, args, strict=False))
@@ -262,7 +263,7 @@ def _is_encodable(value: object) -> bool:
 
 
 def json_form(value: object, depth: int = 0) -> tuple[Any] | None:
-    """Return a value as JSON has it, in a tuple; None if it is not made of what JSON has, or contains itself."""
+    """Return a value's JSON form in a tuple, or None if it is not JSON data, or contains itself."""
     if type(value) is str and value.isascii():
         return (value,)
     if value is None or isinstance(value, bool | int | float | str):
@@ -283,7 +284,7 @@ def json_form(value: object, depth: int = 0) -> tuple[Any] | None:
 
 
 def _json_forms(values: Iterable[object], depth: int) -> list[Any] | None:
-    """Return values as JSON has them; None as soon as one has no such form."""
+    """Return the values' JSON forms, or None if one has none."""
     forms: list[Any] = []
     for each in values:
         form = json_form(each, depth + 1)
@@ -294,7 +295,7 @@ def _json_forms(values: Iterable[object], depth: int) -> list[Any] | None:
 
 
 def _described(value: object) -> dict[str, Any]:
-    """Return a result as JSON, with its type if it is to be rebuilt; as text with a type alone if it cannot be."""
+    """Return a result as JSON, with its type if it can be rebuilt; otherwise as text with its type."""
     form, kind = json_form(value), type(value)
     if form is None:
         return {"result": _text_of(value), "type": kind.__name__}
@@ -319,9 +320,9 @@ PLAIN_DATA = (str, int, float, list, tuple, dict)
 
 
 def _rebuilt(value: Any, name: str | None) -> Any:
-    """Return a value of a type that is named `module:Class`, from its JSON form.
+    """Return a value of a type named `module:Class`, from its JSON form.
 
-    A recording may come from anybody: nothing is loaded because it names it, and nothing called but classes of data.
+    A recording may come from anybody: nothing is loaded because it names it, and only data classes are called.
 
     Raises:
         ToolRefusedError: it is no such class, or not loaded.
@@ -343,7 +344,7 @@ def _rebuilt(value: Any, name: str | None) -> Any:
 
 
 def _error(recorded: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
-    """Return an error as it was recorded: of its class, if one of that name is loaded and takes a message."""
+    """Return a recorded error: of its class, if one of that name is loaded and takes a message."""
     name, message = recorded["type"], recorded.get("message", "")
     modules = [vars(module) for key, module in sorted(sys.modules.items()) if isinstance(module, ModuleType)]
     for known in (each.get(name) for each in (vars(builtins), names, *modules)):
@@ -357,7 +358,7 @@ def _error(recorded: Mapping[str, str], names: Mapping[str, Any]) -> Exception:
 
 
 class _Connection(socket.socket):
-    """A connection that is closed when nobody has it any more: with its thread, or with its event loop.
+    """A connection that is closed without references: with its thread, or with its event loop.
 
     One to the Unix socket has a `poll`.
     """
@@ -365,7 +366,7 @@ class _Connection(socket.socket):
     poll: select.poll | None = None
 
     def send_now(self, data: bytes) -> int:
-        """Send what can be sent without waiting, and return how much that is."""
+        """Send as much as possible without waiting, and return its size."""
         try:
             return self.send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -376,13 +377,13 @@ class _Connection(socket.socket):
 
 
 POLL_MS = 1
-"""How long an event loop is blocked at most for an answer: less than adding a socket to the loop takes, as a rule."""
+"""The longest blocking of an event loop for an answer: usually less than adding a socket to the loop takes."""
 
 
 class _Server:
-    """Where calls are asked about. Each thread has a connection, and so has each call that is awaited at once.
+    """The address for questions about calls. Each thread has a connection, and so has each concurrently awaited call.
 
-    At a Unix socket at `path`, a message is a line. Where that cannot be reached, it is a POST to `url`.
+    At a Unix socket at `path`, a message is a line. If that cannot be reached, it is a POST to `url`.
     """
 
     def __init__(self, url: str, path: str) -> None:
@@ -413,7 +414,7 @@ class _Server:
         return reply.body
 
     async def ask_async(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Like `ask`, while other tasks of the loop go on. Other loops than those of asyncio are blocked."""
+        """Ask like `ask`, while other tasks of the loop continue. Event loops other than asyncio's are blocked."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -456,7 +457,7 @@ class _Server:
             await loop.sock_sendall(connection, request[sent:])
 
     def _local_connection(self, *, is_blocking: bool = True) -> _Connection | None:
-        """Return a connection to the Unix socket; None if it cannot be reached, as from a container."""
+        """Return a connection to the Unix socket, or None if it cannot be reached, as in a container."""
         if not self._path:
             return None
         connection = _Connection(socket.AF_UNIX)

@@ -1,7 +1,7 @@
-"""Puts all that Python waits by on a shared clock: `time`, `datetime`, locks, threads, queues, sockets and selectors.
+"""Puts all of Python's waits on a shared clock: `time`, `datetime`, locks, threads, queues, sockets and selectors.
 
-The functions and methods are replaced where they are, once, before the program's libraries are loaded, so that all
-references to them are to those of here. They are the real ones until `Waits.clock` is set, in the process of a run.
+The functions and methods are replaced in place, once, before the program's libraries are loaded, so all references
+point here. They are the real ones until `Waits.clock` is set, in the process of a run.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _Function = Callable[..., Any]
 
 
 class Waits:
-    """The clock of this process; None while time is real. `start_s` are the real times at which it starts."""
+    """The clock of this process, or None while time is real. `start_s` are its real start times."""
 
     clock: ClassVar[SharedTime | None] = None
     start_s: ClassVar[dict[str, float]] = {name: REAL[name]() for name in ("monotonic", "perf_counter", "time")}
 
     @classmethod
     def follow(cls, clock: SharedTime | None) -> None:
-        """Let all waits be on this clock, which starts now, or real."""
+        """Put all waits on this clock, which starts now, or in real time."""
         cls.clock = None
         cls.start_s = {name: REAL[name]() for name in cls.start_s}
         cls.clock = clock
 
     @classmethod
     def seconds(cls, name: str) -> float:
-        """Return what a function of `time` returns now."""
+        """Return the present value of a function of `time`."""
         return float(REAL[name]()) if cls.clock is None else cls.clock.read_s() + cls.start_s[name]
 
 
 def install() -> None:
-    """Replace what waits, and what reads the time. A process that a run forks continues in real time."""
+    """Replace the functions that wait or read the time. A process that a run forks continues in real time."""
     TimeReferences(includes_standard_library=True).replace(_time_functions())
     _replace_calendar()
     _replace_locks()
@@ -67,7 +67,7 @@ def _method(kind: type, name: str) -> _Function:
 
 
 def _replace_method(kind: type, name: str, function: Any) -> None:
-    """Replace a method of a type, also of one that is built in."""
+    """Replace a method of a type, even a built-in one."""
     gc.get_referents(kind.__dict__)[0][name] = function
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 
@@ -237,7 +237,7 @@ def _replace_selectors() -> None:
 
 
 def _is_any_ready(events: Mapping[int, int]) -> bool:
-    """Return whether one of these events has happened to its file. Any thread may ask, and nothing is taken by it."""
+    """Return whether one of these events has happened to its file. Any thread may ask, and nothing is consumed."""
     poll = _new_poll()
     for file, mask in events.items():
         _register(poll, file, mask)
@@ -245,7 +245,7 @@ def _is_any_ready(events: Mapping[int, int]) -> bool:
 
 
 def _replace_function(module: Any, name: str, function: _Function) -> None:
-    """Replace a function of a module, also where other modules of the standard library hold it."""
+    """Replace a function of a module, also in other modules of the standard library."""
     real = getattr(module, name)
     for holder in gc.get_referrers(real):
         if isinstance(holder, dict) and "__name__" in holder and holder is not globals():

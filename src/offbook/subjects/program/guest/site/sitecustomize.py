@@ -1,4 +1,4 @@
-"""Takes over the tools of a Python program that offbook runs, then loads the `sitecustomize` that this one hides."""
+"""Takes over the tools of a Python program that offbook runs, then loads the hidden `sitecustomize`."""
 
 import importlib.util
 import os
