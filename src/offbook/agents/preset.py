@@ -79,6 +79,11 @@ class KnownProgram(Struct, frozen=True):
     place: int = 0
     quiet: Mapping[str, str] = {}
 
+    def announcement(self, *, runs_tools: bool) -> str:
+        """Say what the program was recognised as, and that it runs its own tools, where others are replayed."""
+        tools = "; its own tools run for real" if runs_tools and self.preset.tools else ""
+        return f"recognised: {self.name}{tools}"
+
     def command(self, words: Sequence[str], url: str) -> list[str]:
         """Return the words with the arguments that lead the program to the server at `url`."""
         added = [argument.replace("{url}", url) for argument in self.preset.arguments]
