@@ -171,12 +171,12 @@ tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(VENDOR_SUITES_STAMP) $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(NODE_AGENTS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
-works-with: setup ## Try programs and frameworks that nobody here wrote, in environments that are kept, and write docs/works-with.md
+works-with: setup ## Try programs and frameworks that nobody here wrote, in environments that are kept; write docs/works-with.md
 	@$(BIN)/python -m tests.wire.tools_of.environments
 	@$(BIN)/python -m tests.works_with.environments
-	$(BIN)/python -m tests.works_with.trial
+	$(BIN)/python -m tests.works_with.trial && $(BIN)/python -m tests.works_with.table
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --junit-xml .scratch/works-with.xml tests/wire/tools_of; result=$$?; \
-	$(BIN)/python -m tests.works_with.table .scratch/works-with.xml && exit $$result
+	$(BIN)/python -m tests.wire.tools_of.table .scratch/works-with.xml && exit $$result
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault
 	OFFBOOK_TEST_EVERY_CASE=1 $(BIN)/python -m pytest --numprocesses $(ZOO_WORKERS) --dist worksteal --timeout 1200 $(ZOO) $(SAMPLED)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from offbook.agents.preset import built_in_presets
-from tests.wire.tools_of.table import lines as framework_lines
 
 from .catalog import PROGRAMS, ROOT
 from .trial import COLUMNS, RESULTS, WORKS
 
 PAGE = ROOT / "docs/works-with.md"
-START, END = "<!-- {}: written by make works-with -->", "<!-- end of {} -->"
+START, END = "<!-- programs: written by make works-with -->", "<!-- end of programs -->"
 
 
 def program_lines() -> Iterator[str]:
@@ -28,12 +25,12 @@ def program_lines() -> Iterator[str]:
         if not file.exists():
             continue
         seen = json.loads(file.read_text())
-        cells = [_cell(seen["cells"].get(title, "")) for title in COLUMNS]
+        cells = [cell(seen["cells"].get(title, "")) for title in COLUMNS]
         preset = presets[program.name]
         yield _row((preset.title, seen["version"], *cells, preset.needs or "nothing"))
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Return a cell: a failure stands out."""
     is_fine = text == WORKS or not text or text[0].isdigit() or text in ("it retries", "it gives up")
     return text.replace("|", "\\|") if is_fine else f"**no**: `{text.replace('`', '').replace('|', ' ')}`"
@@ -43,16 +40,12 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def with_table(page: str, name: str, lines: Iterable[str]) -> str:
-    """Return a page with other lines between the marks of a table."""
-    start, end = START.format(name), END.format(name)
-    before, _, rest = page.partition(start)
-    _, _, after = rest.partition(end)
-    return "\n".join([f"{before}{start}", "", *lines, "", f"{end}{after}"])
+def with_table(page: str, lines: Iterable[str]) -> str:
+    """Return the page with other lines between the marks of its table."""
+    before, _, rest = page.partition(START)
+    _, _, after = rest.partition(END)
+    return "\n".join([f"{before}{START}", "", *lines, "", f"{END}{after}"])
 
 
 if __name__ == "__main__":
-    page = with_table(PAGE.read_text(), "programs", program_lines())
-    if sys.argv[1:]:
-        page = with_table(page, "frameworks", framework_lines(Path(sys.argv[1])))
-    PAGE.write_text(page)
+    PAGE.write_text(with_table(PAGE.read_text(), program_lines()))

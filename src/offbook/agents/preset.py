@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
@@ -80,6 +79,11 @@ class KnownProgram(Struct, frozen=True):
     place: int = 0
     quiet: Mapping[str, str] = {}
 
+    def announcement(self, *, runs_tools: bool) -> str:
+        """Say what the program was recognised as, and that it runs its own tools, where others are replayed."""
+        tools = "; its own tools run for real" if runs_tools and self.preset.tools else ""
+        return f"recognised: {self.name}{tools}"
+
     def command(self, words: Sequence[str], url: str) -> list[str]:
         """Return the words with the arguments that lead the program to the server at `url`."""
         added = [argument.replace("{url}", url) for argument in self.preset.arguments]
@@ -111,11 +115,8 @@ def with_preset(options: S, preset: Preset) -> S:
 @cache
 def built_in_presets() -> Mapping[str, Preset]:
     """Return the presets of the package, by name."""
-    found = (file for file in files(__package__).iterdir() if file.name.endswith(".toml"))
-    return {
-        PurePath(file.name).stem: _read(read_toml(Path(str(file))), source=file.name, place="")
-        for file in sorted(found, key=lambda each: each.name)
-    }
+    found = sorted(Path(__file__).parent.glob("*.toml"))
+    return {file.stem: _read(read_toml(file), source=file.name, place="") for file in found}
 
 
 def presets_of(project: ProjectFile | None) -> Mapping[str, Preset]:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from offbook.agents.preset import KnownProgram, known_program, presets_of, with_preset
 from offbook.errors import InputError
 from offbook.explore.explorer import Subject
 from offbook.explore.options import Invariant
@@ -24,6 +25,7 @@ from offbook.recording.tool_names import (
     replayable_tool_names,
     steering_tool_names,
 )
+from offbook.settings import find_project
 from offbook.text import did_you_mean_file
 
 if TYPE_CHECKING:
@@ -171,6 +173,9 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings, notices: Notices
     if settings.on_divergence == "live":
         reason = "unrecorded calls of a program cannot be answered live"
         raise InputError(reason, source="on_divergence", hint="use explore, stop or default")
+    program = known_program(settings.preset, spec.command, presets_of(find_project()))
+    settings = with_preset(settings, program.preset)
+    _check_own_tools(spec, settings, program)
     check_real_tools(spec, settings)
     return ProgramSubject(
         spec.command, replay=spec.recording, mcp=spec.mcp, settings=settings, notices=notices or NO_NOTICES
@@ -216,6 +221,21 @@ def check_real_tools(spec: ProgramSpec, settings: ExploreSettings) -> None:
         if answered_tool_names(spec.recording).issuperset(tools):
             allow = f"--run-tools, or [tools.{tools[0]}] run = true"
             hint = f"what it returned cannot be rebuilt from a recording; if it does no harm, let it run: {allow}"
+        raise InputError(reason, source="explore", hint=hint)
+
+
+def _check_own_tools(spec: ProgramSpec, settings: ExploreSettings, program: KnownProgram) -> None:
+    """Refuse a known program whose own tools would change this folder in every case, unless the settings allow it.
+
+    Raises:
+        InputError: they do not allow it, or the recording cannot be read.
+    """
+    if settings.workdir is not None or settings.runs_tools:
+        return
+    own = {name for name in program.preset.tools.split() if settings.tools[name].run}
+    if tools := ", ".join(name for name in called_tool_names(spec.recording) if name in own):
+        reason = f"{program.preset.title} would run {tools} for real in every case, in this folder"
+        hint = "--workdir FOLDER gives each case a copy of a folder; or --run-tools, if that does no harm"
         raise InputError(reason, source="explore", hint=hint)
 
 

@@ -1049,7 +1049,7 @@ def test_a_known_program_is_announced_and_gets_the_environment_of_its_preset(exe
     script.chmod(0o755)
     options = ["--replay", "run.json", "-o", "allow_no_calls=true"]
     _, out, err = execute(*options, "--", "./claude")
-    assert (out, "offbook: recognised: claude-code\n" in err) == ("1\n", True)
+    assert (out, "offbook: recognised: claude-code; its own tools run for real\n" in err) == ("1\n", True)
     _, out, err = execute(*options, "-o", "preset=none", "--", "./claude")
     assert (out, "recognised" in err) == ("None\n", False)
 

@@ -304,7 +304,7 @@ class _Exploration:
         """Report overlooked parts of a command, the tools that a program runs for real, and the kept folders."""
         if isinstance(self._spec, ProgramSpec):
             if self._program.name:
-                self.remark(f"recognised: {self._program.name}")
+                self.remark(self._program.announcement(runs_tools=True))
             reads_config = self._options.config is None
             for note in command_notes(self._spec.command, ExploreArguments, name="explore", reads_config=reads_config):
                 self.remark(note)

@@ -136,7 +136,8 @@ def recognise(options: ExecArguments, command: Sequence[str]) -> KnownProgram:
     """
     program = known_program(options.preset, command, presets_of(find_project()))
     if program.name and not options.quiet:
-        print_message("offbook: ", f"recognised: {program.name}", is_err=True)
+        announcement = program.announcement(runs_tools=options.replay is not None)
+        print_message("offbook: ", announcement, is_err=True)
     return program
 
 
