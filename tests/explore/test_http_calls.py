@@ -67,7 +67,7 @@ def test_an_answer_that_is_late_has_failed_until_it_has_arrived():
     attempt = session.start(STREAM)
     session.answer(attempt)
     assert [(call.outcome, call.error) for call in observer.calls] == [("failed", "stream_stall")]
-    assert all(tool.is_unseen for tool in observer.inferred_tools())
+    assert observer.inferred_tools() == []
     assert observer.pending.call == "call 1"
     assert observer.pending.vendor == "openai"
     assert observer.pending.has_begun
@@ -75,6 +75,16 @@ def test_an_answer_that_is_late_has_failed_until_it_has_arrived():
     assert observer.pending is None
     assert [call.outcome for call in observer.calls] == ["answered"]
     assert [(tool.tool, tool.outcome) for tool in observer.inferred_tools()] == [("look_up", "unknown")]
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 3])
+def test_what_a_stream_still_held_back_has_not_arrived(chunks):
+    session, observer = watched(f"call=1 attempt=1: stream_stall {chunks} for_ms=60000")
+    attempt = session.start(STREAM)
+    session.answer(attempt)
+    session.left(attempt)
+    assert len(observer.calls[0].chunks) == chunks
+    assert [tool.is_unseen for tool in observer.inferred_tools()] == [True] * (chunks == 3)
 
 
 def test_a_client_that_leaves_does_not_wait_any_more():

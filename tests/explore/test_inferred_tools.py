@@ -94,6 +94,30 @@ def test_one_result_for_two_equal_calls_of_an_answer_may_be_that_of_one_run(text
     assert {each.was_shown for each in tools} == {not is_unseen}
 
 
+def test_more_results_than_were_asked_for_show_what_the_program_ran_by_itself():
+    own = [ToolResult(name, "refund", "paid", arguments={"order": 42}) for name in ("own-1", "own-2")]
+    tools = infer_tools([asks(REFUND), asks(sends=own), asks(sends=own)])
+    assert [(each.outcome, each.was_shown, each.is_unseen) for each in tools] == [("done", True, False)] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "is_unseen"),
+    [("paid again", "done", False), ("Error: paid already", "failed", False), ("paid", "done", True)],
+)
+def test_a_second_result_under_one_id_is_a_second_run_unless_it_is_a_copy(text, outcome, is_unseen):
+    cut = Turn(asked=[REFUND], is_cut=True)
+    for turns in ([asks(REFUND)], [cut, asks(REFUND)]):
+        tools = infer_tools([*turns, asks(sends=[PAID, replace(PAID, text=text)])])
+        assert [each.result for each in tools] == ["paid", text]
+        assert (tools[1].outcome, tools[1].is_unseen) == (outcome, is_unseen)
+
+
+def test_results_from_before_the_model_asked_are_not_of_its_call():
+    before = ToolResult("old", "refund", "paid", arguments={"order": 42})
+    tools = infer_tools([asks(REFUND, sends=[before]), asks(sends=[before, PAID])])
+    assert [each.was_shown for each in tools] == [False]
+
+
 def test_a_request_that_is_sent_again_shows_the_same_run_of_a_tool():
     assert len(outcomes(asks(REFUND), asks(sends=[PAID]), asks(sends=[PAID]))) == 1
 

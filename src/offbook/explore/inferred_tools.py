@@ -24,12 +24,14 @@ NO_PATTERNS: Mapping[str, str] = MappingProxyType({})
 
 
 class ToolResult(Struct, frozen=True):
-    """A tool result in a request: its call id, its tool if known, its text, and its error mark."""
+    """A tool result in a request: its call id, its tool if known, its text, its error mark, and the arguments of its
+    call if the request has them."""
 
     id: str
     tool: str
     text: str
     is_error: bool = False
+    arguments: JsonObject | None = None
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -49,7 +51,7 @@ class InferredTool(Struct, frozen=True, kw_only=True):
 
     A tool `was_shown` to run several times if one request has the results of that many equal calls. Of one that
     `is_unseen` it is open whether it ran: the model asked for it again before its result came, not all of the answer
-    that asked for it arrived, or the answer asked twice and got one result twice.
+    that asked for it arrived, or the same result was sent twice.
     """
 
     tool: str
@@ -67,43 +69,64 @@ class InferredTool(Struct, frozen=True, kw_only=True):
 def infer_tools(turns: Iterable[Turn], failed: Mapping[str, str] = NO_PATTERNS) -> list[InferredTool]:
     """Return the tools that the program ran, in the order in which the model asked for them.
 
-    A call ran if a later request has its result, even if the requesting answer was cut. It failed if that is a failed
-    tool's result (`failed` are the declared patterns, by tool). It may have run if no request has its result, or if its
-    arguments do not fit. If the model asks for it again before that, as after an answer that the program refused, it is
-    unseen whether it ran. A restarted conversation may run the same call again. Calls with invalid JSON arguments are
-    omitted.
+    A call ran if a later request has its result, even if the answer that asked for it was cut. It has failed if that
+    is the result of a failed tool (`failed` are the declared patterns, by tool). It may have run if no request has its
+    result, or if its arguments do not fit. If the model asks for it again before that, as after an answer that the
+    program has refused, nobody has seen whether it ran. A conversation that is started over may run the same call
+    again, and so does a program that sends more results of a call than the model has asked for. Calls whose arguments
+    are not JSON are left out.
     """
-    pending = _PendingCalls()
+    pending, sent = _PendingCalls(), _SentResults()
     ended: list[tuple[_PendingCall, InferredTool]] = []
     places = count()
     for turn in turns:
         for call, result in pending.take_answered(turn.results):
             tool = call.ended(result, failed.get(result.tool or call.call.tool))
             ended.append((call, replace(tool, is_unseen=any(call.doubles(*each) for each in ended))))
+        for call, results in sent.of_calls(turn.results):
+            _add_further(ended, call, results, failed.get(call.call.tool), places)
+            _note_shown(ended, call, results)
         asked = list(_pending_calls(turn, places))
         ended += [(call, call.unseen()) for call in pending.drop_repeated(asked) if call.may_have_run]
         pending.add(asked)
-        _note_shown(ended, turn.results)
+        sent.add(asked, turn.results)
     ended += [(call, call.unseen() if call.is_cut else call.unanswered()) for call in pending]
     return [tool for _, tool in sorted(ended, key=lambda each: each[0].place)]
 
 
-def _note_shown(ended: list[tuple[_PendingCall, InferredTool]], results: Sequence[ToolResult]) -> None:
-    """Mark equal calls with results in one request as shown, because there the program itself reports them."""
-    if len(results) < 2:
+_Ended: TypeAlias = "list[tuple[_PendingCall, InferredTool]]"
+
+
+def _add_further(
+    ended: _Ended, call: _PendingCall, results: Sequence[ToolResult], failed: str | None, places: Iterator[int]
+) -> None:
+    """Add the runs of a call that the program made by itself: a request has more results of it than calls have got.
+
+    A result that stands twice under one id may be a copy.
+    """
+    same = [place for place, (each, _) in enumerate(ended) if each.is_same(call)]
+    answered = sum(ended[place][0].is_answered for place in same)
+    dropped = [place for place in same if not ended[place][0].is_answered]
+    for number, result in enumerate(results[answered:], answered):
+        further = call.again(next(places))
+        tool = further.ended(result, failed)
+        is_copy = any((each.id, each.text) == (result.id, result.text) for each in results[:number])
+        if dropped:
+            ended.pop(dropped.pop())
+        ended.append((further, replace(tool, is_unseen=is_copy)))
+
+
+def _note_shown(ended: _Ended, call: _PendingCall, results: Sequence[ToolResult]) -> None:
+    """Note which runs of a call have their results in one request: there, the program says so itself."""
+    done = [
+        place
+        for place, (each, tool) in enumerate(ended)
+        if each.is_same(call) and tool.outcome == "done" and not tool.is_unseen
+    ]
+    if min(len(results), len(done)) < 2:
         return
-    sent = Counter(result.id for result in results)
-    groups: defaultdict[_Key, list[int]] = defaultdict(list)
-    for place, (call, tool) in enumerate(ended):
-        if tool.outcome == "done" and not tool.is_unseen and call.call.id and sent[call.call.id]:
-            groups[call.by_arguments[:-1]].append(place)
-    for places in groups.values():
-        shown = sum(sent[each] for each in {str(ended[place][0].call.id) for place in places})
-        if min(shown, len(places)) < 2:
-            continue
-        for place in places[-shown:]:
-            call, tool = ended[place]
-            ended[place] = call, replace(tool, was_shown=True)
+    for place in done[-len(results) :]:
+        ended[place] = ended[place][0], replace(ended[place][1], was_shown=True)
 
 
 def inferred_runs(tools: Sequence[InferredTool], declarations: Mapping[str, ToolDeclaration]) -> tuple[ToolRun, ...]:
@@ -154,7 +177,7 @@ class _PendingCall:
         self.before_by_id = sum(each.id == call.id for each in turn.results)
         self.before_by_tool = sum(each.tool == call.tool for each in turn.results)
         self._turn, self._offered, self.is_cut = turn, turn.offered, turn.is_cut
-        self._result = ""
+        self._result: str | None = None
 
     @property
     def by_id(self) -> _Key:
@@ -175,10 +198,22 @@ class _PendingCall:
         tool, arguments, self._result = self.call.tool, self.call.args, result.text
         return InferredTool(tool=tool, arguments=arguments, outcome=self._outcome(result, failed), result=result.text)
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether it has got its result."""
+        return self._result is not None
+
+    def is_same(self, other: _PendingCall) -> bool:
+        """Return whether both call the same tool with the same arguments."""
+        return self.by_arguments[:-1] == other.by_arguments[:-1]
+
+    def again(self, place: int) -> _PendingCall:
+        """Return the same call, as the program makes it by itself."""
+        return _PendingCall(self.call, place=place, nth=0, turn=self._turn)
+
     def doubles(self, other: _PendingCall, tool: InferredTool) -> bool:
         """Return whether one answer asked for both, and both have the same result: one run may have made it."""
-        is_same = self._turn is other._turn and self.by_arguments[:-1] == other.by_arguments[:-1]
-        return is_same and tool.result == self._result
+        return self._turn is other._turn and self.is_same(other) and tool.result == self._result
 
     def unanswered(self) -> InferredTool:
         outcome: EffectOutcome = "refused" if self._is_refused else "unknown"
@@ -237,6 +272,43 @@ def _pending_calls(turn: Turn, places: Iterator[int]) -> Iterator[_PendingCall]:
             yield _PendingCall(call, place=next(places), nth=counts[call.tool], turn=turn)
 
 
+class _SentResults:
+    """Finds the results of the calls that the model has asked for, whatever ids the program has given these."""
+
+    def __init__(self) -> None:
+        self._calls: dict[_Key, _PendingCall] = {}
+        self._by_id: defaultdict[str, set[_Key]] = defaultdict(set)
+        self._before: dict[_Key, int] = {}
+
+    def add(self, asked: Iterable[_PendingCall], results: Sequence[ToolResult]) -> None:
+        """Note calls, and how many results of them were in the conversation before the model asked for any."""
+        for call in asked:
+            key = call.by_arguments[:-1]
+            if call.call.id:
+                self._by_id[call.call.id].add(key)
+            if key not in self._calls:
+                self._calls[key] = call
+                self._before[key] = sum(self._key(each) == key for each in results)
+
+    def of_calls(self, results: Sequence[ToolResult]) -> Iterator[tuple[_PendingCall, list[ToolResult]]]:
+        """Yield each call with its results in a request, in their order, if there are several."""
+        groups: defaultdict[_Key | None, list[ToolResult]] = defaultdict(list)
+        for result in results if len(results) > 1 else ():
+            groups[self._key(result)].append(result)
+        for key, group in groups.items():
+            if key is not None and len(group) - self._before[key] > 1:
+                yield self._calls[key], group[self._before[key] :]
+
+    def _key(self, result: ToolResult) -> _Key | None:
+        """Return the key of the call that a result is of; None if that is not certain."""
+        if result.arguments is not None:
+            key = ("arguments", result.tool, msgspec.json.encode(result.arguments, order="sorted"))
+            if key in self._calls:
+                return key
+        found = self._by_id.get(result.id, set())
+        return next(iter(found)) if len(found) == 1 else None
+
+
 class _PendingCalls:
     """The calls without a result, in the order of their places, found by their keys."""
 
@@ -268,9 +340,11 @@ class _PendingCalls:
         Results are found by their ids, else by the number of results of the tool.
         """
         by_id, by_tool = _grouped(results, "id"), _grouped(results, "tool")
-        matched = [
-            (call, by_id[call.by_id][-1]) for call in self._find(by_id) if len(by_id[call.by_id]) > call.before_by_id
-        ]
+        matched, used = list[tuple[_PendingCall, ToolResult]](), Counter[_Key]()
+        for call in self._find(by_id):
+            if new := by_id[call.by_id][call.before_by_id :]:
+                matched.append((call, new[min(used[call.by_id], len(new) - 1)]))
+                used[call.by_id] += 1
         self._remove(call for call, _ in matched)
         taken = {id(result) for _, result in matched}
         for call in self._find(by_tool):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
@@ -16,7 +17,17 @@ from offbook.errors import OffbookError
 from offbook.explore.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun
 from offbook.faults.site import Site
-from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, Usage, result_text, tool_results
+from offbook.messages import (
+    Accumulator,
+    JsonObject,
+    Response,
+    StreamDelta,
+    ToolCall,
+    Usage,
+    made_tool_calls,
+    result_text,
+    tool_results,
+)
 from offbook.recording.format.exchange import ToolExchange, json_arguments
 from offbook.recording.format.wire_record import WireRecord
 from offbook.recording.match.conversation import message_text
@@ -498,7 +509,7 @@ class RunObserver:
         self._effect_count = 0
         self._mcp_calls: list[_McpCall] = []
         self._delivered: set[int] = set()
-        self._left: set[int] = set()
+        self._left: dict[int, float] = {}
         self._killed: list[tuple[int, CallAttempt]] = []
 
     def received(self, request: HttpRequest, number: int) -> None:
@@ -516,7 +527,7 @@ class RunObserver:
         self._delivered.add(attempt.number)
 
     def left(self, attempt: CallAttempt) -> None:
-        self._left.add(attempt.number)
+        self._left.setdefault(attempt.number, self._now_s())
 
     def killed(self, attempt: CallAttempt) -> None:
         self._killed.append((len(self._http_calls), attempt))
@@ -633,7 +644,7 @@ class RunObserver:
     @property
     def pending(self) -> PendingAnswer | None:
         """The answer that a program waits for, if a fault holds it back."""
-        ended, calls = self._delivered | self._left, self._http_calls
+        ended, calls = self._delivered | self._left.keys(), self._http_calls
         waiting = [call for call in calls if call.is_late and call.attempt.number not in ended]
         if waiting:
             return waiting[-1].pending
@@ -682,7 +693,7 @@ class RunObserver:
         """Return a request with the tools that its answer requests, as far as that has arrived."""
         if self._has_arrived(call):
             return _turn_of(call.attempt, decoded_response(call.attempt.parsed, call.answer).tool_calls)
-        return _turn_of(call.attempt, arrived_tools(call.attempt.parsed, call.answer), is_cut=True)
+        return _turn_of(call.attempt, arrived_tools(call.attempt.parsed, self._arrived_part(call)), is_cut=True)
 
     def _observed(self, call: _HttpCall) -> ObservedCall:
         attempt, request, outcome = call.attempt, call.attempt.parsed.request, self._outcome(call)
@@ -699,7 +710,7 @@ class RunObserver:
             model=attempt.parsed.model,
             has_tools=request is not None and bool(request.tools),
             is_streamed=attempt.parsed.is_streamed,
-            chunks=chunk_kinds(attempt.parsed, call.answer),
+            chunks=chunk_kinds(attempt.parsed, self._arrived_part(call)),
             asks_for=tuple((tool.tool, tool.args) for tool in response.tool_calls),
             told=self._script.tells_failure(messages),
             effects_before=call.effects_before,
@@ -723,6 +734,14 @@ class RunObserver:
         if spoils_answer(call.attempt.fault, call.answer) or call.answer.status not in _ANSWERED:
             return False
         return call.answer.end_ms <= 0 or call.attempt.number in self._delivered
+
+    def _arrived_part(self, call: _HttpCall) -> HttpResponse:
+        """Return an answer without what was still held back when its client left."""
+        number, answer = call.attempt.number, call.answer
+        if answer.end_ms <= 0 or number in self._delivered:
+            return answer
+        waited_ms = (self._left.get(number, self._now_s()) - call.at_s) * 1000
+        return replace(answer, frames=tuple(frame for frame in answer.frames if frame[0] <= waited_ms))
 
 
 def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = (), *, is_cut: bool = False) -> Turn:
@@ -754,15 +773,24 @@ def _failure_text(call: _HttpCall) -> str:
 
 def _tool_results(messages: Sequence[JsonObject]) -> list[ToolResult]:
     """Return the results of tools in a request."""
+    made = defaultdict[str, list[ToolCall]](list)
+    for call, function in made_tool_calls(messages):
+        made[str(call.get("id"))].append(ToolCall.parse(str(function.get("name")), str(function.get("arguments"))))
     return [
         ToolResult(
             str(each.get("tool_call_id")),
             tool,
             str(each.get("content")),
             is_error=bool(each.get("is_error")) or each.get("status") == "error",
+            arguments=_shared_arguments(made[str(each.get("tool_call_id"))]),
         )
         for tool, each in tool_results(messages)
     ]
+
+
+def _shared_arguments(calls: Sequence[ToolCall]) -> JsonObject | None:
+    """Return the arguments of the calls of one id; None if there is none, or if they differ."""
+    return calls[0].args if calls and all(each == calls[0] for each in calls) else None
 
 
 def offered_tools(tools: Sequence[JsonObject]) -> dict[str, JsonObject]:

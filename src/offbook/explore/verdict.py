@@ -417,12 +417,18 @@ class _Claims:
     def _unseen(self) -> Iterator[Assessment]:
         """Yield the tools with an effect that may have run unseen.
 
-        The model asked for one again before its result came, or a broken call of one has arrived.
+        The model asked for one again before its result came, its result was sent twice, or a broken call has arrived.
         """
         inferred = {effect.tool for effect in self._clean.effects if effect.source != "observed"}
-        unseen = Counter(each.tool for each in self._run.unseen if self._may_harm(each))
-        for tool in sorted(unseen - Counter(each.tool for each in self._clean.unseen)):
-            text = f"cannot see {tool}: the model asked for it again before its result came, and it may have run twice"
+        unseen = Counter((each.tool, each.outcome == "done") for each in self._run.unseen if self._may_harm(each))
+        before = Counter((each.tool, each.outcome == "done") for each in self._clean.unseen)
+        for tool, has_result in sorted(unseen - before):
+            why = (
+                "the same result was sent twice"
+                if has_result
+                else "the model asked for it again before its result came"
+            )
+            text = f"cannot see {tool}: {why}, and it may have run twice"
             yield Assessment("undecided", (text, self._advice(tool)))
         asked = {call.number: {tool for tool, _ in call.asks_for} for call in self._clean.calls}
         known = set[str]().union(*asked.values())
