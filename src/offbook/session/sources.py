@@ -134,6 +134,7 @@ class RecordedModels(Source[Exchange]):
         if other is None:
             own_step, fields = None if call.request is None else step, orjson.loads(call.fields)
             other = self.tape.alike.match(self._cursor, own_step, fields, self._began)
+            other = other if other is None or _has_answer(call, other) else None
         if other is None and match.mismatch == "missing" and call.protocol and call.request is not None:
             other = self.tape.cross_protocol.find(call, self._cursor)
         is_better = other is not None and (other.mismatch is None or self.tape.strict)
@@ -179,8 +180,14 @@ class RecordedModels(Source[Exchange]):
         if call.request is not None:
             return self._cursor.match(step, call.request_hash)
         match = self._cursor.match(None, call.request_hash)
-        has_answer = match.stored is not None and (match.stored.exchange.wire or match.stored.exchange.fault)
-        return match if has_answer else MISSING
+        return match if _has_answer(call, match) else MISSING
+
+
+def _has_answer(call: Call, match: ExchangeMatch[Exchange]) -> bool:
+    """Return whether a match answers a call. Plain HTTP needs recorded bytes, or a recorded failure."""
+    if call.request is not None:
+        return True
+    return match.stored is not None and bool(match.stored.exchange.wire or match.stored.exchange.fault)
 
 
 class CachedModels(RecordedModels):
