@@ -36,8 +36,8 @@ _ESCAPED = r"\\{1,3}(?:/|u002[BbFf])"
 
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})"
 _START += r"|(?<=%25[0-9A-Fa-f]{2})|(?<=%2525[0-9A-Fa-f]{2})|(?<=%252525[0-9A-Fa-f]{2}))"
-_DIGIT = r"(?=[A-Za-z_-]{0,24}\d)"
-"""Words have no digit."""
+_DIGIT = r"(?=[A-Za-z_-]{0,64}\d)"
+"""Words have no digit. In random letters, the first may come late."""
 
 _GAP = r"(?:[\s'\"`=]|\\{1,3}[nrt'\"]|%(?:25){0,3}(?:20|22|27|0[aAdD]))"
 _BETWEEN = rf"[ \t\w.-]{{0,30}}+{_GAP}{{0,6}}?(?:=>?|>|:{{1,3}}=?|\|\||\?=|,|%(?:25){{0,3}}3[aAdD]){_GAP}{{0,6}}+"
