@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Set
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic
 
@@ -12,6 +11,7 @@ import msgspec
 import orjson
 from msgspec.structs import replace
 
+from offbook.clock import wall_time
 from offbook.errors import RecordingMismatchError, RecordingUnavailableError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import E
@@ -45,7 +45,7 @@ class Source(Served, Generic[E]):
     """Recorded exchanges that answer calls, each as often as a replay may use it."""
 
     def __init__(self, tape: Tape, cursor: Cursor[E]) -> None:
-        self.tape, self._cursor, self._began = tape, cursor, datetime.now(UTC)
+        self.tape, self._cursor, self._began = tape, cursor, wall_time()
 
     def use(self, match: ExchangeMatch[E]) -> None:
         """Count a match as served."""
