@@ -247,6 +247,13 @@ CHAT_REFUSED = [
     refused_chat("ranges", "stop", "maximum length 4", stop=["a", "b", "c", "d", "e"]),
     Case(
         "openai_chat",
+        chat(max_tokens=9) | {"model": "gpt-5.1"},
+        "reasoning-parameters",
+        "max_tokens",
+        "Unsupported parameter: 'max_tokens'",
+    ),
+    Case(
+        "openai_chat",
         chat(max_tokens=9) | {"model": "o3-mini"},
         "reasoning-parameters",
         "max_tokens",
@@ -275,6 +282,7 @@ CHAT_ACCEPTED = [
     chat(tools=[function(parameters={})]),
     chat(tools=[function(strict=True, parameters=STRICT_OBJECT)], tool_choice="none"),
     chat(tools=[function("a.b-c_9")]),
+    chat(max_tokens=9) | {"model": "gpt-5-chat-latest"},
     chat(tools=[function(parameters=OPEN_OBJECT | {"properties": {"city": DESCRIBED_REF}, "$defs": CITY})]),
     chat(tools=[{"type": "custom", "custom": {"name": "code"}}]),
     chat(said("Reply in JSON."), response_format={"type": "json_object"}),
@@ -341,6 +349,13 @@ RESPONSES_REFUSED = [
         said("Hi"),
         CALL | {"id": "call_1"},
         OUTPUT,
+    ),
+    refused_responses(
+        "item-ids",
+        "input.1.id",
+        "Expected an ID that begins with 'msg'.",
+        said("Hi"),
+        said("Hello", "assistant", type="message", id="lc_1"),
     ),
     refused_responses(
         "arguments-are-text",

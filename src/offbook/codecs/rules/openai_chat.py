@@ -376,18 +376,17 @@ def ranges_of(body: JsonObject, ranges: dict[str, tuple[int, int | None]]) -> It
             yield out_of_range(name, value, most=most)
 
 
-_REASONING_MODEL = re.compile(r"o[134](-mini|-pro|-preview)?(-\d{4}-\d{2}-\d{2})?")
+_REASONING_MODEL = re.compile(r"(o[134]|gpt-5(\.\d)?)(-mini|-nano|-pro|-preview)?(-\d{4}-\d{2}-\d{2})?")
 
 
 @RULES.add(
-    "`max_tokens` for a reasoning model (o1, o3, o4)",
-    source="https://github.com/pydantic/pydantic-ai/issues/1205",
-    seen="2025-03-21",
+    "`max_tokens` for a reasoning model (o1, o3, o4, GPT-5)",
+    source="https://github.com/pydantic/pydantic-ai/issues/1205, https://github.com/anomalyco/opencode/issues/37964, "
+    "https://github.com/truefoundry/models/pull/827",
+    seen="2026-07-20",
 )
 def reasoning_parameters(body: JsonObject) -> Iterator[Breach]:
-    if not _REASONING_MODEL.fullmatch(text(body.get("model"))):
-        return
-    if body.get("max_tokens") is not None:
+    if _REASONING_MODEL.fullmatch(text(body.get("model"))) and body.get("max_tokens") is not None:
         words = (
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
         )

@@ -141,16 +141,20 @@ def reasoning_is_followed(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
-    "the id of a function call's item does not begin with `fc`, such as that of the call itself",
-    source="https://github.com/nodetool-ai/nodetool/pull/4252, https://github.com/Wei-Shaw/sub2api/issues/3785",
-    seen="2026-07-13",
+    "the id of a function call's item does not begin with `fc`, such as that of the call itself, or that of an "
+    "assistant's message not with `msg`",
+    source="https://github.com/nodetool-ai/nodetool/pull/4252, https://github.com/Wei-Shaw/sub2api/issues/3785, "
+    "https://github.com/Wei-Shaw/sub2api/issues/3981, https://github.com/langchain-ai/langchain/issues/39113",
+    seen="2026-07-29",
 )
 def item_ids(body: JsonObject) -> Iterator[Breach]:
     for position, item in objects(body.get("input")):
-        given = text(item.get("id"))
-        if item.get("type") == "function_call" and given and not given.startswith("fc"):
+        given, kind = text(item.get("id")), item.get("type")
+        is_said = kind == "message" and item.get("role") == "assistant"
+        prefix = "fc" if kind == "function_call" else "msg" if is_said else ""
+        if given and not given.startswith(prefix):
             param = f"input[{position}].id"
-            words = f"Invalid '{param}': '{given}'. Expected an ID that begins with 'fc'."
+            words = f"Invalid '{param}': '{given}'. Expected an ID that begins with '{prefix}'."
             yield Breach(f"input.{position}.id", f"is {given!r}", words, {"param": param, "code": "invalid_value"})
 
 
