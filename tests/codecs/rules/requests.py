@@ -633,6 +633,7 @@ ANTHROPIC_REFUSED = [
         thinking={"type": "adaptive"},
         temperature=0.5,
     ),
+    refused_messages("ranges", "temperature", "temperature: range: 0..1", temperature=1.2),
     refused_messages(
         "thinking-forces-no-tool",
         "tool_choice",

@@ -337,6 +337,18 @@ def thinking_temperature(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
+    "the temperature is not between 0 and 1",
+    source="https://github.com/anthropics/anthropic-sdk-python/issues/893, "
+    "https://github.com/odysseus-dev/odysseus/issues/1615",
+    seen="2026-08-05",
+)
+def ranges(body: JsonObject) -> Iterator[Breach]:
+    value = body.get("temperature")
+    if isinstance(value, int | float) and not 0 <= value <= 1 and value != -1:  # some models take -1 as none
+        yield _breach("temperature", f"is {value}, not between 0 and 1", "range: 0..1")
+
+
+@RULES.add(
     "thinking is enabled, and `tool_choice` forces a tool",
     source="https://github.com/mastra-ai/mastra/issues/7507",
     seen="2025-09-05",

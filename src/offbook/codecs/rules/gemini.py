@@ -156,8 +156,8 @@ def function_names(body: JsonObject) -> Iterator[Breach]:
         if isinstance(name, str) and not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", name):
             words = (
                 f"The GenerateContentRequest proto is invalid:\n  * {at}.name: [FIELD_INVALID] Invalid function name. "
-                "Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.), "
-                f"colons (:), or dashes (-), with a maximum length of {MAX_NAME}."
+                "Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots "
+                f"(.), colons (:), or dashes (-), with a maximum length of {MAX_NAME}."
             )
             yield Breach(f"{place}.name", f"is {name!r}", words)
 
