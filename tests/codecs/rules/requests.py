@@ -235,6 +235,7 @@ CHAT_REFUSED = [
         },
     ),
     refused_chat("choice-needs-tools", "tool_choice", "only allowed when 'tools' are specified", tool_choice="auto"),
+    refused_chat("choice-needs-tools", "tool_choice", "only allowed when", tools=[], tool_choice="required"),
     refused_chat("choice-needs-tools", "parallel_tool_calls", "only allowed when", parallel_tool_calls=False),
     refused_chat(
         "json-mode-says-json", "messages", "must contain the word 'json'", response_format={"type": "json_object"}
@@ -263,6 +264,7 @@ CHAT_REFUSED = [
 
 CHAT_ACCEPTED = [
     chat(tools=[]),
+    chat(tools=[], tool_choice="auto", parallel_tool_calls=False),
     chat(said("Hi"), asks("c1"), result("c1")),
     chat(said("Hi"), asks("c1", "c2"), result("c2"), result("c1")),
     chat(said("Hi"), asks("c1"), result("c1"), said("Hello", "assistant"), said("Go on")),

@@ -396,8 +396,8 @@ def tool_names(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "a tool has no `input_schema`, or one that is not of an object, or that has a union at the top",
-    source=f"{SDK}tool_param.py, https://github.com/anthropics/claude-code/issues/44788",
-    seen="2026-11-18",
+    source=f"{SDK}tool_param.py, https://github.com/windoze95/cantinarr/issues/497",
+    seen="2026-08-23",
 )
 def input_schemas(body: JsonObject) -> Iterator[Breach]:
     for position, tool in _own_tools(body):

@@ -117,8 +117,8 @@ def results_follow_calls(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "a turn does not have as many function responses as the turn before it has function calls",
-    source="https://github.com/google-gemini/gemini-cli/issues/16543",
-    seen="2026-01-13",
+    source="https://github.com/google-gemini/gemini-cli/issues/21830",
+    seen="2026-03-10",
 )
 def as_many_results(body: JsonObject) -> Iterator[Breach]:
     turns = _turns(body)

@@ -252,13 +252,16 @@ def strict_response_format(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
-    "`tool_choice`, other than `none`, or `parallel_tool_calls` without `tools`",
-    source="https://github.com/writer/writer-framework/pull/1013",
-    seen="2025-07-15",
+    "`tool_choice`, other than `none`, or `parallel_tool_calls` without `tools`; with an empty list of them, only a "
+    "`tool_choice` that forces a call",
+    source="https://github.com/writer/writer-framework/pull/1013, https://github.com/local-inference-lab/vllm/pull/195",
+    seen="2026-07-29",
 )
 def choice_needs_tools(body: JsonObject) -> Iterator[Breach]:
+    is_empty = body.get("tools") == []
     for name in ("tool_choice", "parallel_tool_calls"):
-        if body.get(name) not in (None, "none") and not body.get("tools"):
+        is_lenient = is_empty and (name == "parallel_tool_calls" or body.get(name) == "auto")
+        if body.get(name) not in (None, "none") and not body.get("tools") and not is_lenient:
             words = f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified."
             yield refused(name, "is given without tools", words)
 

@@ -114,8 +114,8 @@ def _has(items: list[tuple[int, JsonObject]], kinds: tuple[str, ...]) -> bool:
 
 @RULES.add(
     "a tool call has no result, and is not `async`",
-    source="https://github.com/symgraph/GhidrAssist/issues/78",
-    seen="2026-03-12",
+    source="https://github.com/symgraph/GhidrAssist/issues/78, https://github.com/querymt/querymt/issues/944",
+    seen="2026-09-16",
 )
 def calls_have_results(body: JsonObject) -> Iterator[Breach]:
     items = objects(body.get("input"))
