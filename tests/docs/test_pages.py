@@ -43,7 +43,7 @@ WITHOUT_EXAMPLES = {
         "faults/kinds",
         "faults/recordings",
     ),
-    *("explore/cluster", "explore/programs", "explore/verdicts", "explore/virtual-time"),
+    *("explore/programs", "explore/verdicts", "explore/virtual-time"),
     *(
         "mcp/faults",
         "mcp/protocol",
