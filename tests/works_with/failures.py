@@ -91,7 +91,9 @@ class TriedFramework(Struct, frozen=True, kw_only=True, dict=True):
         if self.is_for_node:
             package = PACKAGES / "node_modules" / self.package / "package.json"
             return json.loads(package.read_text())["version"] if package.exists() else ""
-        found = [*self.python.parents[1].glob(f"lib/python*/site-packages/{self.package.replace('-', '_')}-*.dist-info")]
+        found = [
+            *self.python.parents[1].glob(f"lib/python*/site-packages/{self.package.replace('-', '_')}-*.dist-info")
+        ]
         return found[0].name.removesuffix(".dist-info").rpartition("-")[2] if found else ""
 
 
@@ -247,7 +249,9 @@ class FailureTrial:
             if "--again" in each.options and not self._framework.keeps:
                 cells[each.title] = "it keeps no conversation"
             else:
-                cells[each.title] = each.read(self._run(self._fault(each), each.options)) if is_possible else "no streams"
+                cells[each.title] = (
+                    each.read(self._run(self._fault(each), each.options)) if is_possible else "no streams"
+                )
             sys.stdout.write(f"{self._framework.title}: {each.title}: {cells[each.title]}\n")
             sys.stdout.flush()
         return cells

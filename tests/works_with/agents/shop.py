@@ -190,8 +190,7 @@ def google_adk(is_streamed: bool) -> Ask:
             await runner.session_service.create_session(**found)
         message = types.Content(role="user", parts=[types.Part(text=question)])
         events = [
-            each
-            async for each in runner.run_async(user_id="u", session_id="s", new_message=message, run_config=config)
+            each async for each in runner.run_async(user_id="u", session_id="s", new_message=message, run_config=config)
         ]
         last = events[-1]
         if last.error_code:
@@ -407,7 +406,10 @@ async def main(name: str, *options: str) -> None:
             root = error
             while isinstance(root, BaseExceptionGroup):
                 root = root.exceptions[0]
-            said = {"error": f"{type(root).__module__.partition('.')[0]}.{type(root).__name__}", "text": str(root)[:500]}
+            said = {
+                "error": f"{type(root).__module__.partition('.')[0]}.{type(root).__name__}",
+                "text": str(root)[:500],
+            }
         sys.stdout.write(json.dumps(said, default=str) + "\n")
         sys.stdout.flush()
 
