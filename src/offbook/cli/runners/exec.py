@@ -227,7 +227,7 @@ def _run(
             environment |= effects.variables | mcp.point_to(server)
             with ToolSocket(server) as socket:
                 environment |= tool_variables(environment, server.url, options.tools, socket=socket.path)
-                command = place.command(mcp.command(program.command(command, server.url)))
+                command = place.command(mcp.command(program.command(command, server.url, bare_url=server.bare_url)))
                 environment |= place.variables
                 end = run_child(command, environment, time_limit_s=options.time_limit, folder=place.folder)
         except OSError as error:
