@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from offbook.errors import InputError
+from offbook.explore.judge import assess
 from offbook.explore.options import broken_invariants, gave_up_by
 from offbook.explore.run import FirstLife, RunFailure
 from offbook.explore.verdict import (
@@ -12,7 +13,6 @@ from offbook.explore.verdict import (
     TITLES,
     VERDICTS,
     Assessment,
-    assess,
     parse_verdicts,
     stored_assessment,
     stored_titles,
@@ -257,7 +257,7 @@ def test_the_evidence_of_a_repeated_effect_says_that_its_idempotency_key_was_ano
 
 def test_the_evidence_counts_what_ran_often_before_a_run_gave_up():
     run = fault_run("one_more_tool", effects=(PAID, PAID, PAID), error=DECLARED)
-    assert "refund(order_id=42) 3 times had run" in assess(run, PAYING).evidence
+    assert "refund(order_id=42) had run 3 times" in assess(run, PAYING).evidence
 
 
 def test_a_last_call_that_fails_for_good_after_all_effects_was_not_needed():
@@ -422,8 +422,9 @@ def test_a_result_that_gives_up_without_naming_what_stands_leaves_it_behind():
     assert assess(run, PAYING).title == "different result"
     assessment = assess(run, PAYING, gave_up=gave_up_by("^Nichts"))
     assert assessment.title == "left behind"
-    stands, said, difference = assessment.evidence
+    stands, names, said, difference = assessment.evidence
     assert stands == "refund(order_id=42) stands, and the run gave up without naming that"
+    assert names == "what would name it: refund, 42"
     assert said == "its result says that it gave up"
     assert difference.endswith(f"\n  -{PAYING.result}\n  +{NOTHING_PAID}")
 

@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, minimise
 from offbook.explore.explorer import CaseResult, Explorer, Subject, runs_of
+from offbook.explore.judge import assess
 from offbook.explore.options import ExploreOptions, Invariant, gave_up_by
 from offbook.explore.run import Run
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
-from offbook.explore.verdict import Assessment, FormerVerdict, Reason, Verdict, assess, stored_assessment
+from offbook.explore.verdict import Assessment, FormerVerdict, Reason, Verdict, stored_assessment
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.files import read_file
 from offbook.recording.redact.rules import mask_encoded
