@@ -32,7 +32,7 @@ LIMITS = {
     "Record one streamed call": 38,
     "One MCP tool call in replay": 23,
     "One pytest test that records": 42,
-    "One explored case of a program": 105,
+    "One explored case of a program": 106,
     "Explore one case": 65,
     "One scenario conversation": 17,
 }

@@ -752,15 +752,12 @@ def test_findings_are_the_worst_verdicts():
         ("hung", {"hung"}),
         ("bad-retry", {f"bad retry ({why})" for why in ("lost messages", "storm", "in vain", "too soon")}),
         ("storm", {"bad retry (storm)"}),
-        ("retry-storm", {"bad retry (storm)"}),
         ("repeated-effect", {"repeated effect", "possible repeated effect"}),
-        ("repeated side effect", {"repeated effect", "possible repeated effect"}),
-        ("possible-repeat", {"possible repeated effect"}),
-        ("wrong", {"undetected (failed check)", "bad retry (lost messages)"}),
+        ("possible-repeated-effect", {"possible repeated effect"}),
         ("bad retry (in vain)", {"bad retry (in vain)"}),
     ],
 )
-def test_verdicts_are_selected_by_family_reason_title_or_former_name(name, titles):
+def test_verdicts_are_selected_by_family_reason_or_title(name, titles):
     assert parse_verdicts([name], source="--fail-on") == titles
 
 
@@ -769,8 +766,6 @@ def test_verdicts_are_selected_by_family_reason_title_or_former_name(name, title
     [
         (TITLES, set(TITLES)),
         (["repeated effect"], {"repeated effect"}),
-        (["undetected", "hung"], {"undetected (broken data)", "hung"}),
-        (["wrong"], {"undetected (failed check)", "bad retry (lost messages)"}),
     ],
 )
 def test_titles_in_files_are_read_as_they_were_meant(names, titles):
@@ -788,24 +783,15 @@ def test_a_misspelt_verdict_is_answered_with_the_closest_one():
     assert caught.value.hint == "did you mean 'bad-retry'?"
 
 
-LOST = "the request after the failure lacks 2 messages of its conversation"
-
-
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
-        (("repeated side effect", ()), Assessment("repeated effect", (), "certain")),
-        (("possible repeat", ()), Assessment("repeated effect", (), "possible")),
-        (("wrong", ("it said sorry",)), Assessment("undetected", ("it said sorry",), "failed check")),
-        (("wrong", (LOST,)), Assessment("bad retry", (LOST,), "lost messages")),
-        (("undetected", ()), Assessment("undetected", (), "broken data")),
-        (("went on without", ()), Assessment("undetected", (), "went on without")),
-        (("retried in vain", ()), Assessment("bad retry", (), "in vain")),
+        (("repeated effect", ()), Assessment("repeated effect", (), "certain")),
         (("bad retry", (), "too soon"), Assessment("bad retry", (), "too soon")),
-        (("crashed", ()), Assessment("crashed")),
+        (("crashed", ("exit 3",)), Assessment("crashed", ("exit 3",))),
     ],
 )
-def test_verdicts_in_files_of_earlier_versions_are_read(stored, expected):
+def test_verdicts_in_files_are_read(stored, expected):
     assert stored_assessment(*stored) == expected
 
 

@@ -110,65 +110,27 @@ LABELS: tuple[str, ...] = (*VERDICTS[:5], "possible repeated effect", *VERDICTS[
 
 FINDING_LABELS: frozenset[str] = frozenset(each.label for each in _BY_SEVERITY if each.verdict in FINDINGS)
 
-FormerVerdict = Literal[
-    "repeated side effect",
-    "possible repeat",
-    "wrong",
-    "went on without",
-    "retry storm",
-    "retried in vain",
-    "came too soon",
-]
-"""A verdict in files of earlier versions, which have no reasons."""
 
-_FORMER: dict[str, tuple[Assessment, ...]] = {
-    "repeated side effect": (Assessment("repeated effect", reason="certain"),),
-    "possible repeat": (Assessment("repeated effect", reason="possible"),),
-    "wrong": (Assessment("undetected", reason="failed check"), Assessment("bad retry", reason="lost messages")),
-    "undetected": (Assessment("undetected", reason="broken data"),),
-    "went on without": (Assessment("undetected", reason="went on without"),),
-    "retry storm": (Assessment("bad retry", reason="storm"),),
-    "retried in vain": (Assessment("bad retry", reason="in vain"),),
-    "came too soon": (Assessment("bad retry", reason="too soon"),),
-}
-_LOST_MESSAGES = "of its conversation"
-
-
-def stored_assessment(verdict: Verdict | FormerVerdict, evidence: tuple[str, ...], reason: Reason = "") -> Assessment:
-    """Return the assessment in a file, which may have the names of an earlier version."""
-    if verdict == "wrong" and evidence and evidence[0].endswith(_LOST_MESSAGES):
-        return Assessment("bad retry", evidence, "lost messages")
-    family = tuple(each for each in _BY_SEVERITY if each.verdict == verdict)
-    same = tuple(each for each in family if each.reason == reason)
-    return replace((same or _FORMER.get(verdict) or family)[0], evidence=evidence)
-
-
-def stored_label(name: str) -> str:
-    """Return the label of a verdict in the tally of a file, which may have the names of an earlier version."""
-    return _FORMER[name][0].label if name in _FORMER else name
+def stored_assessment(verdict: Verdict, evidence: tuple[str, ...], reason: Reason = "") -> Assessment:
+    """Return the assessment in a file: without a reason, the worst of its family."""
+    family = [each for each in _BY_SEVERITY if each.verdict == verdict]
+    return replace(next((each for each in family if each.reason == reason), family[0]), evidence=evidence)
 
 
 def stored_titles(names: Iterable[str], *, source: str) -> frozenset[str]:
-    """Return the titles in a file, which may have an earlier version's names.
-
-    Unlike in `parse_verdicts`, `repeated effect` is the title of a certain repetition here, not a family.
+    """Return the titles in a file. Unlike in `parse_verdicts`, `repeated effect` is not a family here, but certain.
 
     Raises:
         InputError: there is no such verdict.
     """
-    titles: set[str] = set()
-    for name in names:
-        found = {each.title for each in _FORMER.get(name, ())} or {name}
-        if not found <= set(TITLES):
-            raise InputError(f"there is no verdict {name!r}", source=source)
-        titles |= found
-    return frozenset(titles)
+    titles = frozenset(names)
+    for name in sorted(titles.difference(TITLES)):
+        raise InputError(f"there is no verdict {name!r}", source=source)
+    return titles
 
 
 def parse_verdicts(names: Iterable[str], *, source: str) -> frozenset[str]:
-    """Return the titles of the verdicts with these names: families, reasons, titles, or former names.
-
-    Hyphens may stand for spaces.
+    """Return the titles of the verdicts with these names: families, reasons or titles. Hyphens may stand for spaces.
 
     Raises:
         InputError: there is no such verdict.
@@ -178,9 +140,6 @@ def parse_verdicts(names: Iterable[str], *, source: str) -> frozenset[str]:
         for name in (each.verdict, each.reason or each.verdict, each.label, each.title):
             titles.setdefault(name, set()).add(each.title)
     known = [name.replace(" ", "-") for name in titles if "(" not in name]
-    for name, former in _FORMER.items():
-        titles.setdefault(name, {each.title for each in former})
-    titles["repeated side effect"] = titles["repeated effect"]  # a gate must not let through what is only possible
     wanted: set[str] = set()
     for name in names:
         if (spaced := name.replace("-", " ")) not in titles:

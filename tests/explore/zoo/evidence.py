@@ -22,7 +22,7 @@ _DECODER = json.JSONDecoder()
 
 
 class Claim(Struct, frozen=True):
-    """What a sentence says about a call: that it ran, did not run, ran so many times, was undone, or stands and was not undone."""
+    """What a sentence says about a call: that it ran, so many times or not at all, was undone, or stands."""
 
     call: Entry
     says: str
