@@ -25,6 +25,7 @@ OPEN = {"balance": 180}
         ("wrong effect", {"state": {"balance": 150}, "effects": (MORE,)}),
         ("different result", {"state": {"balance": 150}, "effects": (MORE,), "result": "Nothing was paid in."}),
         ("failed partway", {"state": {"balance": 150}, "effects": (MORE,), "error": DECLARED}),
+        ("left behind", {"state": {"balance": 130}, "effects": (PAID,), "error": DECLARED}),
         ("wrong effect", {"effects": (PAID, MORE)}),
     ],
 )

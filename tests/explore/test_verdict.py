@@ -479,6 +479,8 @@ NUMBERED = tuple(Effect(tool="book_invoice", arguments={"number": number}) for n
         ("failed partway", (CHARGED, SHIPPED), "^Sorry", "Sorry, you are charged for order 7, which is not sent."),
         ("left behind", (CHARGED, SHIPPED), None, {"ok": False, "charge": False, "error": "no charge"}),
         ("failed partway", (CHARGED, SHIPPED), None, {"ok": False, "charge": True}),
+        ("failed partway", (CHARGED, SHIPPED), None, {"ok": False, "charged": True, "shipped": False}),
+        ("left behind", (CHARGED, SHIPPED), None, {"ok": False, "charged": False, "shipped": False}),
         ("failed partway", INVOICES, "^Partial", "Partial: 1 of 2 booked. Not booked: R-2. Please book it by hand."),
         ("left behind", INVOICES, "^Partial", "Partial: nothing was booked. Please book all invoices again."),
         ("failed partway", NUMBERED, "^Partial", "Partial: 1 of 2 booked. Not booked: 2. Please book it by hand."),
@@ -491,6 +493,54 @@ def test_a_result_that_gives_up_names_what_stands_in_other_words(verdict, effect
     clean = clean_run(result={"ok": True}, effects=effects)
     run = fired_run(result=result, effects=effects[:1])
     assert assess(run, clean, gave_up=gave_up_by(gave_up)).title == verdict
+
+
+LIST = ["R-1 is booked", "R-2 is booked"]
+UNBOOKED = tool_run("book_invoice", has_run=False, side_effect=True, error="no", arguments={"number": "R-2"})
+NOT_BOOKED = ("tool=book_invoice call=2: tool_error",)
+
+
+@pytest.mark.parametrize(
+    ("title", "result", "whole", "fault"),
+    [
+        ("different outcome", LIST[:1], LIST, NOT_BOOKED),
+        ("different outcome", LIST[0], "\n".join(LIST), NOT_BOOKED),
+        ("different outcome", None, "Both are booked.", NOT_BOOKED),
+        ("different outcome", [], LIST, NOT_BOOKED),
+        (BROKEN, "", "Both are booked.", NOT_BOOKED),
+        (BROKEN, {"exit": 0, "stdout": ""}, {"exit": 0, "stdout": "Both are booked."}, NOT_BOOKED),
+        (BROKEN, LIST[:1], LIST, ("call=1 attempt=1: partial_response half",)),
+        (BROKEN, {"booked": "None"}, {"booked": "R-1"}, NOT_BOOKED),
+    ],
+)
+def test_a_result_may_lack_what_failed_with_an_error(title, result, whole, fault):
+    run = fired_run(fired=fault, result=result, effects=INVOICES[:1], tools=(UNBOOKED,))
+    assert assess(run, clean_run(result=whole, effects=INVOICES)).title == title
+
+
+def test_a_result_may_lack_an_effect_of_whose_end_nobody_has_heard():
+    lost = replace(UNBOOKED, has_run=True)
+    run = fired_run(fired=("tool=book_invoice call=2: tool_lost",), result=LIST[:1], effects=INVOICES, tools=(lost,))
+    assert assess(run, clean_run(result=LIST, effects=INVOICES)).title == "different result"
+
+
+def test_a_question_claims_no_effect():
+    result = "Order 42 is refunded? No. Not yet."
+    clean = clean_run(result="Order 42 is refunded.", effects=(PAID,))
+    assert assess(fired_run(result=result), clean).title == "different outcome"
+
+
+def test_a_read_that_is_repeated_with_one_result_is_needed_once():
+    again = clean_run(tools=(READ, replace(READ, call=2)), declarations=READS)
+    failed = replace(READ, call=2, result="", error="no", has_run=False)
+    run = fired_run(fired=("tool=find_order call=2: tool_error",), tools=(READ, failed))
+    assert assess(run, again).title == "recovered"
+    assert assess(run, replace(again, declarations={})).title == WENT_ON
+    polled = replace(again, tools=(READ, replace(READ, call=2, result="6")))
+    assert assess(run, polled).title == WENT_ON
+    other = tool_run("check", has_run=False, error="no")
+    both = replace(again, tools=(*again.tools, tool_run("check")))
+    assert assess(replace(run, tools=(READ, replace(READ, call=2), other)), both).title == WENT_ON
 
 
 def test_a_field_that_repeats_what_was_asked_for_claims_no_effect():
