@@ -77,7 +77,8 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
     file = WireReportFile(options.report, options, command)
     golden = None if options.golden is None else _load_golden(options.golden)
     options.fault_plan()
-    if shutil.which(command[0]) is None and not Path(options.workdir or "", command[0]).exists():
+    name = Path(command[0])  # looked for on PATH alone if it has no folder
+    if shutil.which(command[0]) is None and (name.name == command[0] or not Path(options.workdir or "", name).exists()):
         return _print_not_started(command[0], FileNotFoundError())
     if not options.quiet:
         print_notes(options)
