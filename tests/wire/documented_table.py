@@ -68,7 +68,6 @@ class DocumentedTable(Struct, frozen=True):
         section = "\n".join([*prose[:first], *self._table(columns), *prose[first:]])
         self._path.write_text(before + heading + section + "\n" + next_heading + rest, encoding="utf-8")
 
-
     def _table(self, columns: Mapping[str, Mapping[str, str]]) -> list[str]:
         left_out, rows = self._like(), dict[tuple[str, ...], list[str]]()
         for name in next(iter(columns.values())):
