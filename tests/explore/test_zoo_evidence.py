@@ -25,7 +25,7 @@ WRITE = ("desk.mail", '{"about": 42, "to": "a; b and c(1) ran"}')
         ),
         ('desk.mail(to="a; b and c(1) ran", about=42) did not run, and the run ended', [Claim(WRITE, "did not run")]),
         ("pay(bill=7) had run 3 times", [Claim(PAY_7, "ran times", 3)]),
-        ("pay(bill=7), pay(bill=8) were called, as", [Claim(PAY_7, "ran"), Claim(PAY_8, "ran")]),
+        ("pay(bill=7) was asked for, and its result sent 2 times", []),
         ("pay(bill=7) ran and was undone by pay(bill=8), and", [Claim(PAY_7, "was undone")]),
         ("pay(bill=7) stands, and the run gave up without naming that", [Claim(PAY_7, "stands")]),
         ("pay(bill=7) may have run", []),

@@ -446,9 +446,14 @@ class _Judge:
                 calls.setdefault(count, []).append(call)
             for count, names in calls.items():
                 often = f" {_times(count)}" if count > 1 else ""
-                were = "was" if len(names) == 1 else "were"
-                seen = f"had run{often}" if source else f"{were} called{often}, as the conversation shows"
-                yield f"{', '.join(names)} {seen if outcome == 'done' else f'may have run{often}'}"
+                if outcome == "unknown":
+                    told = f"may have run{often}"
+                elif source:
+                    told = f"had run{often}"
+                else:
+                    verb, results = ("was", "its result") if len(names) == 1 else ("were", "their results")
+                    told = f"{verb} asked for, and {results} sent{often}"
+                yield f"{', '.join(names)} {told}"
         for tool, times in Counter(effect.tool for effect in self._undeclared_runs(self._run)).items():
             yield f"{tool} ran {_times(times)}; nothing is declared about it"
 

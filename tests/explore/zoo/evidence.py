@@ -14,8 +14,8 @@ from tests.explore.zoo.ledger import Entry
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(")
 _ARGUMENT = re.compile(r"(?:, )?(\w+)=")
 _PREDICATE = re.compile(
-    r" (?:(?:ran|had run|was called|were called) (\d+) times|(ran once)|(did not run)|(stands?)\b"
-    r"|(ran and was undone by)|(?:had run|has run|ran|was called|were called)(?![\w ]))"
+    r" (?:(?:ran|had run) (\d+) times|(ran once)|(did not run)|(stands?)\b"
+    r"|(ran and was undone by)|(?:had run|has run|ran)(?![\w ]))"
 )
 _RANDOM = re.compile(r"\\u2026|[0-9a-f]{8}-[0-9a-f]{4}-")
 _DECODER = json.JSONDecoder()
