@@ -212,6 +212,8 @@ def call_ids(body: JsonObject) -> Iterator[Breach]:
     seen="2025-12-09",
 )
 def results_follow_calls(body: JsonObject) -> Iterator[Breach]:
+    if a_dict(body.get("thread")).get("type") == "continue":  # the API keeps the messages before
+        return
     asked: set[str] = set()
     before = ""
     for position, message in objects(body.get("messages")):
