@@ -208,7 +208,7 @@ SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
             "tool=a: timeout",
             "tool",
             "timeout is a model fault, not a tool fault",
-            "use one of injected_text, ",
+            "use one of duplicate_item, ",
         ),
         (
             "tool=a step=b: tool_lost",

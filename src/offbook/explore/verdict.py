@@ -27,6 +27,7 @@ from offbook.explore.effects import (
     volatile_values,
     without_volatile,
 )
+from offbook.explore.lies import contradictions, told_lies
 from offbook.explore.noise import STATE
 from offbook.explore.options import GaveUp, Invariant, broken_invariants
 from offbook.explore.results import (
@@ -46,6 +47,7 @@ from offbook.faults import AnyPlannedFault, PlannedFault, parse_fault
 from offbook.faults.fault import FaultTrait
 from offbook.faults.http import HOPELESS_STATUSES
 from offbook.faults.tools import FailedCall, InjectedText
+from offbook.recording.match.continuation import CONTINUATIONS
 from offbook.session.script import DEFAULT_RESULT, NEAREST_RESULT
 from offbook.text import did_you_mean, pluralize, shorten
 from offbook.tools.effects import UNDECLARED, Effect
@@ -64,11 +66,14 @@ Verdict = Literal[
     "failed partway",
     "different outcome",
     "different result",
+    "not detectable",
     "failed cleanly",
     "recovered",
     "not reached",
 ]
-"""A family of verdicts. `not reached`: the run never reached the site of the fault."""
+"""A family of verdicts. `not reached`: the run never reached the site of the fault. `not detectable`: it was told a lie
+that nothing contradicts.
+"""
 
 Reason = Literal[
     "",
@@ -76,6 +81,7 @@ Reason = Literal[
     "failed check",
     "lost messages",
     "broken data",
+    "believed a lie",
     "went on without",
     "possible",
     "storm",
@@ -123,6 +129,7 @@ _BY_SEVERITY = (
     Assessment("undetected", reason="failed check"),
     Assessment("bad retry", reason="lost messages"),
     Assessment("undetected", reason="broken data"),
+    Assessment("undetected", reason="believed a lie"),
     Assessment("undetected", reason="went on without"),
     Assessment("repeated effect", reason="possible"),
     Assessment("hung"),
@@ -134,6 +141,7 @@ _BY_SEVERITY = (
     Assessment("failed partway"),
     Assessment("different outcome"),
     Assessment("different result"),
+    Assessment("not detectable"),
     Assessment("failed cleanly"),
     Assessment("recovered"),
     Assessment("not reached"),
@@ -245,7 +253,10 @@ def assess(
     """
     invariants = [_on_whole(run, each) for each in invariants]
     run, clean = _without_noise(run, clean), _without_noise(clean, clean)
-    known = _as_far_as_known(run, list(_Claims(run, clean, invariants, frozenset(optional), gave_up)))
+    judged = _Claims(run, clean, invariants, frozenset(optional), gave_up)
+    known = _as_far_as_known(run, list(judged))
+    if judged.has_fired("lies"):
+        known = _as_far_as_told(run, clean, known)
     known += _dear_recovery(run, clean, max_recovery_calls)
     claims = sorted(known, key=lambda claim: claim.severity)
     worst = claims[0]
@@ -268,6 +279,31 @@ def _as_far_as_known(run: Run, claims: list[Assessment]) -> list[Assessment]:
     seen = [f"with the answer from before it: {line}" for claim in doubtful for line in claim.evidence]
     undecided = Assessment("undecided", (*run.unknown_reads, *dict.fromkeys(seen)))
     return [*(claim for claim in claims if claim not in doubtful), undecided]
+
+
+_LED_ASTRAY = ("wrong effect", "missing effect", "undetected", "different outcome", "different result")
+"""The verdicts to which a lie leads a run that believes it."""
+
+
+def _as_far_as_told(run: Run, clean: Run, claims: list[Assessment]) -> list[Assessment]:
+    """Return the claims about a run that was told a lie: a believed one is a finding only if something contradicts it.
+
+    What a model makes of a lie is not recorded. Wrong effects are nevertheless the work of the program's own code.
+    """
+    lies = told_lies(run, clean)
+    is_invented = run.continuation in CONTINUATIONS
+    astray = [each for each in claims if each.verdict in _LED_ASTRAY]
+    if not lies or not (astray or (is_invented and claims[-1].verdict == "recovered")):
+        return claims
+    evidence = [*map(str, lies)]
+    by_code = [each for each in astray if not is_invented or each.verdict == "wrong effect"]
+    against = contradictions(run, clean, lies) if by_code else []
+    others = [each for each in claims if each not in astray and each.verdict != "recovered"]
+    lines = dict.fromkeys(line for each in astray for line in each.evidence)
+    if against:
+        return [Assessment("undetected", (*evidence, *against, *lines), "believed a lie"), *others]
+    why = "only a model saw it, whose answer is not recorded" if is_invented else "nothing in the run contradicts it"
+    return [Assessment("not detectable", (*evidence, why, *lines)), *others]
 
 
 def _on_whole(run: Run, invariant: Invariant) -> Invariant:
@@ -361,7 +397,7 @@ class _Claims:
             yield result_difference(self._run.state, self._clean.state).replace("the result,", "the state,", 1)
 
     def _more_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
-        if self._has_fired("asks_for_more"):  # the model asked for it, and the question is when the agent stops
+        if self.has_fired("asks_for_more"):  # the model asked for it, and the question is when the agent stops
             return
         observed = [each for each in difference.repeated if self._is_certain(*each)]
         inferred = [each for each in difference.repeated if not self._is_certain(*each)]
@@ -389,7 +425,7 @@ class _Claims:
 
         They may cancel a booking, or call a person. Nothing declares that they do, or do not.
         """
-        if not self._gave_up_in_the_end or self._instructions or self._has_fired("asks_for_more"):
+        if not self._gave_up_in_the_end or self._instructions or self.has_fired("asks_for_more"):
             return []
         known = {each.tool for each in self._clean.effects}
         often = Counter(map(_call_identity, self._run.effects))
@@ -457,7 +493,7 @@ class _Claims:
 
     def _changed_keys(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield the tools with an idempotency key that have repeated their effect because they got different keys."""
-        repeated = [] if self._has_fired("asks_for_more") else [effect.tool for effect, _, _ in difference.repeated]
+        repeated = [] if self.has_fired("asks_for_more") else [effect.tool for effect, _, _ in difference.repeated]
         for tool in filter(self._is_observed, dict.fromkeys(repeated)):
             declared = self._declarations.get(tool, UNDECLARED)
             if (keys := used_keys(self._effects, tool, declared)) > 1:
@@ -716,7 +752,7 @@ class _Claims:
         is_empty = is_empty_result(run.result) and run.result is not None
         marks = run.marks if self._takes_marks_for_data else ()
         for part in broken_parts(run.result, clean.result, marks) if run.result != clean.result else ():
-            if not (is_empty and self._has_fired("may_be_true")):
+            if not (is_empty and self.has_fired("may_be_true")):
                 yield _broken_data(part, *self._instructions)
         if run.result == clean.result and not run.continuation:
             yield from self._ignored_results()
@@ -724,7 +760,7 @@ class _Claims:
     @property
     def _takes_marks_for_data(self) -> bool:
         """Whether the result treats injected text as data. Errors may be quoted, and refusals passed on."""
-        if self._has_fired("reads_like_answer") or is_given_up(self._run.result):
+        if self.has_fired("reads_like_answer") or is_given_up(self._run.result):
             return False
         are_errors = all(_is_error(planned.fault) for planned in self._faults)
         return not are_errors or takes_error_for_data(self._run.result, self._clean.result, self._run.marks)
@@ -737,7 +773,7 @@ class _Claims:
 
     def _was_approved(self, effect: Effect) -> bool:
         """Return whether a model saw the refusal that an effect carries: only a model can recognise one."""
-        return self._has_fired("reads_like_answer") and self._was_told and _carries(effect.arguments, self._run.marks)
+        return self.has_fired("reads_like_answer") and self._was_told and _carries(effect.arguments, self._run.marks)
 
     def _ignored_results(self) -> Iterator[Assessment]:
         """Yield the broken answers of tools and models that made no difference."""
@@ -749,7 +785,7 @@ class _Claims:
 
     def _endless_requests(self, difference: EffectDifference) -> Iterator[Assessment]:
         """Yield the calls that ran once more for an endless model, if the result is equal to an ended one's."""
-        if not self._has_fired("asks_for_more"):
+        if not self.has_fired("asks_for_more"):
             return
         known = [
             each
@@ -842,7 +878,8 @@ class _Claims:
         for effect in difference.other:
             yield f"{effect.beside(difference.missing)} was asked for, and its result sent"
 
-    def _has_fired(self, trait: FaultTrait) -> bool:
+    def has_fired(self, trait: FaultTrait) -> bool:
+        """Return whether a fault with that trait has fired."""
         return any(trait in planned.fault.traits for planned in self._faults)
 
 

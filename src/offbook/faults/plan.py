@@ -227,8 +227,9 @@ _EXAMPLE = '{"faults": [{"at": {"step_id": "answer", "attempt": 1}, "fault": {"t
 class FaultPlan:
     """Decides which fault fires at a site: that of the first line that covers the site, else chaos.
 
-    `has_orders` if an answer is held until another call has ended, so calls under way matter. Chaos concerns model
-    calls only. A plan is immutable; it can be printed, saved to a file and loaded.
+    `has_orders` if an answer is held until another call has ended, so calls under way matter. `has_lies` if a tool
+    tells what is not true, so its other answers matter. Chaos concerns model calls only. A plan is immutable; it can be
+    printed, saved to a file and loaded.
 
     Raises:
         InputError: a line or the chaos is invalid.
@@ -238,6 +239,7 @@ class FaultPlan:
         declared = _decode(_encode(_PlanFile(tuple(faults), chaos)), source="")
         self.faults, self.chaos = declared.faults, declared.chaos
         self.has_orders = any(isinstance(planned.fault, HeldUntil) for planned in self.faults)
+        self.has_lies = any("lies" in planned.fault.traits for planned in self.faults)
 
     def fault_at(self, site: Site) -> AnyFault | AnyOrderFault | None:
         """Return the fault that fires at `site`, if any."""

@@ -4,7 +4,7 @@ In a program that runs its own tools, server faults are errors with the same wor
 """
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NoReturn, Self
 
 from msgspec import Meta, Struct
@@ -28,11 +28,32 @@ if TYPE_CHECKING:
     from offbook.clock import Clock
 
 
+class KnownAnswer(Struct, frozen=True):
+    """A successful answer of a tool: an earlier one of this run (`is_of_run`), or one that is recorded."""
+
+    arguments: JsonObject
+    result: object
+    is_of_run: bool = False
+
+
+class EndedCall(Struct, frozen=True):
+    """A call of a tool with its `result`, or None if it did not run. Texts of a fault carry the `mark`.
+
+    `known` are other answers of the tool: the recorded ones in their order, then those of this run.
+    """
+
+    tool: str
+    arguments: JsonObject = {}
+    result: object = None
+    mark: str = ""
+    known: Sequence[KnownAnswer] = ()
+
+
 class FaultedToolCall(Struct, frozen=True):
     """The tool call at which a fault fires. `run` runs the tool and returns its result.
 
-    `hold` waits until another call of the run has ended. In an exploration, every injected text carries the `mark`;
-    elsewhere it is empty.
+    `spoil` returns what the caller gets instead of a result. `hold` waits until another call of the run has ended. In
+    an exploration, every injected text carries the `mark`; elsewhere it is empty.
     """
 
     name: str
@@ -41,6 +62,7 @@ class FaultedToolCall(Struct, frozen=True):
     clock: "Clock"
     mark: str = ""
     hold: Hold = hold_nothing
+    spoil: "Callable[[ToolFault, EndedCall], object]" = lambda fault, ended: fault.outcome(ended)
 
 
 class ToolFault(DeclaredFault, frozen=True):
@@ -49,6 +71,8 @@ class ToolFault(DeclaredFault, frozen=True):
     is_for_tools: ClassVar[bool] = True
     family: ClassVar[FaultFamily] = "tool"
     runs_tool: ClassVar[bool] = True
+    withholds_effect: ClassVar[bool] = False
+    """Whether the caller gets the recorded answer of a tool that does not run."""
 
     @property
     def wait_s(self) -> float:
@@ -56,17 +80,14 @@ class ToolFault(DeclaredFault, frozen=True):
         return 0.0
 
     @abstractmethod
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> object:
-        """Raise the error of a call of `tool`, or return a wrong result. Their texts carry the `mark`.
-
-        `result` is the tool's result, if it ran.
-        """
+    def outcome(self, call: EndedCall) -> object:
+        """Raise the error of a call that has ended, or return a wrong result."""
 
     async def apply_to_tool(self, call: FaultedToolCall) -> object:
         """Make `call` fail. An error of the tool itself is raised."""
         await call.clock.sleep_s(self.wait_s)
         result = await call.run() if self.runs_tool else None
-        return self.outcome(call.name, call.mark, result)
+        return call.spoil(self, EndedCall(call.name, call.arguments, result, call.mark))
 
 
 class FailedCall(ToolFault, frozen=True):
@@ -76,8 +97,8 @@ class FailedCall(ToolFault, frozen=True):
     def failure(self, tool: str) -> str:
         """Return the message of the error of a call of `tool`."""
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        raise ToolFaultError(add_mark(self.failure(tool), mark), tool=tool)
+    def outcome(self, call: EndedCall) -> NoReturn:
+        raise ToolFaultError(add_mark(self.failure(call.tool), call.mark), tool=call.tool)
 
 
 class ChangedText(ToolFault, frozen=True):
@@ -87,8 +108,8 @@ class ChangedText(ToolFault, frozen=True):
     def changed(self, text: str, mark: str = "") -> str:
         """Return the replacement of `text` for the caller."""
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> str:
-        return self.changed(result_text(result), mark)
+    def outcome(self, call: EndedCall) -> str:
+        return self.changed(result_text(call.result), call.mark)
 
 
 class ToolEmpty(ToolFault, frozen=True, tag="tool_empty"):
@@ -100,7 +121,7 @@ class ToolEmpty(ToolFault, frozen=True, tag="tool_empty"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("tool_empty", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> None:
+    def outcome(self, call: EndedCall) -> None:
         return None
 
 
@@ -169,8 +190,8 @@ class ToolTimeout(ToolFault, frozen=True, tag="tool_timeout"):
     def wait_s(self) -> float:
         return self.after_ms / 1000.0
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
-        raise ToolTimeoutError(tool=tool, timeout_s=self.wait_s)
+    def outcome(self, call: EndedCall) -> NoReturn:
+        raise ToolTimeoutError(tool=call.tool, timeout_s=self.wait_s)
 
 
 INJECTED_TEXTS = {
@@ -226,8 +247,8 @@ class StdoutNoise(ToolFault, frozen=True, tag="stdout_noise"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("stdout_noise", cls(), http_only=True),)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> object:
-        return result
+    def outcome(self, call: EndedCall) -> object:
+        return call.result
 
 
 class Unauthorized(McpFault, frozen=True, tag="unauthorized"):

@@ -341,6 +341,7 @@ class WireSession(Session, Served):
             fault_log=None if explored_run is None else explored_run.fault_log,
             marked=explored_run is not None,
             wait=self.clock.wait,
+            recorded_tools=None if source is None else source.tape.reader.tools,
         )
         self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
         self._lenient_requests = lenient_requests
