@@ -148,8 +148,9 @@ def inject_tools(
         marked: the texts of faults carry a mark of their line.
         on_crash: ends the process at a planned crash.
         order: the calls of the run, of tools and models; injectors may share one.
-        recorded: the recorded calls of tools, from which lies take their values.
+        recorded: the recorded calls of tools, from which lies take their values; by default those of replayed `tools`.
     """
+    recorded = getattr(tools, "recorded_calls", recorded)
     session = Session(plan, fault_log=fault_log, order=order, marked=marked, recorded_tools=recorded)
     return FaultyTools(Toolbox(tools), session, sink=sink, clock=clock, on_crash=on_crash)
 
