@@ -19,6 +19,7 @@ from offbook.report.exploration.report_input import (
     ReportOptions,
     comparison_totals,
     describe_change,
+    exploration_measures,
     exploration_notes,
     exploration_totals,
     group_findings,
@@ -144,6 +145,7 @@ class ExplorationConsoleReporter:
         self._print_findings(report_input)
         self._print_other_results(exploration)
         self._print_coverage(exploration)
+        self._print_measures(exploration)
         if report_input.comparison is not None:
             self._print_comparison(report_input.comparison)
 
@@ -200,6 +202,13 @@ class ExplorationConsoleReporter:
         for name, missing in gaps.items():
             if missing:
                 self._print((f"{name}: {one_line(', '.join(missing), MAX_CASE_CHARS)}", "dim"))
+
+    def _print_measures(self, exploration: Exploration) -> None:
+        lines = list(exploration_measures(exploration))
+        if lines:
+            self._print()
+        for line in lines:
+            self._print((one_line(line, MAX_EVIDENCE_COLUMNS), "dim"))
 
     def _print_comparison(self, comparison: ExplorationComparison) -> None:
         self._print()
