@@ -68,7 +68,9 @@ class FaultInjector(WrappedProvider, Faulted):
         order: CallOrder | None = None,
     ) -> None:
         super().__init__(provider)
-        self._session = Session(plan, numbers=call_numbers, fault_log=fault_log, order=order, marked=marked)
+        self._session = Session(
+            plan, numbers=call_numbers, fault_log=fault_log, order=order, marked=marked, now_s=clock.monotonic_s
+        )
         self._on_crash, self._sink, self._clock = on_crash, sink, clock
 
     @property
@@ -151,7 +153,9 @@ def inject_tools(
         recorded: the recorded calls of tools, from which lies take their values; by default those of replayed `tools`.
     """
     recorded = getattr(tools, "recorded_calls", recorded)
-    session = Session(plan, fault_log=fault_log, order=order, marked=marked, recorded_tools=recorded)
+    session = Session(
+        plan, fault_log=fault_log, order=order, marked=marked, recorded_tools=recorded, now_s=clock.monotonic_s
+    )
     return FaultyTools(Toolbox(tools), session, sink=sink, clock=clock, on_crash=on_crash)
 
 

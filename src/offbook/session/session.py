@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import cached_property, partial
@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import RecordingMismatchError
 from offbook.faults import At, Crash, FaultPlan, PlannedFault, ToolSite
 from offbook.faults.catalog import AnyFault, AnyOrderFault, AnyPlannedFault, AnyToolFault
@@ -65,12 +66,13 @@ class Session(Faulted):
         marked: bool = False,
         wait: Wait = wait_on_loop,
         recorded_tools: ExchangeIndex[ToolExchange] | None = None,
+        now_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
     ) -> None:
         self.plan, self.numbers, self.faults = plan, numbers or CallNumbers(), fault_log or FaultLog()
         self._marked, self._wait, self._shares_order = marked, wait, order is not None
         if order is not None:
             self.order = order
-        self.recorded_tools = recorded_tools
+        self.recorded_tools, self._now_s = recorded_tools, now_s
         self._answers: dict[str, list[KnownAnswer]] = {}
 
     @property
@@ -83,6 +85,8 @@ class Session(Faulted):
         if plan is NO_FAULTS and not self._marked:
             return StruckCall(site)
         self.faults.reached.add(site)
+        if plan.has_times:
+            plan = plan.during(self.faults.elapsed_s(self._now_s()))
         crash = plan.crash_at(site)
         if crash is not None:
             self._note_fired(site, crash)
@@ -153,11 +157,16 @@ class Session(Faulted):
         if fault is None:
             return ""
         fired = PlannedFault(At.of(site), fault)
-        return self.faults.note(fired, self.plan.line_at(site), marked=self._marked and not isinstance(fault, Crash))
+        line = self._line_of(site, fault)
+        return self.faults.note(fired, line, marked=self._marked and not isinstance(fault, Crash))
 
     def take_back(self, site: Site | ToolSite, fault: AnyPlannedFault) -> None:
         """Forget a fault without effect."""
-        self.faults.take_back(PlannedFault(At.of(site), fault), self.plan.line_at(site))
+        self.faults.take_back(PlannedFault(At.of(site), fault), self._line_of(site, fault))
+
+    def _line_of(self, site: Site | ToolSite, fault: AnyPlannedFault) -> PlannedFault | None:
+        """Return the line of the plan by which a fault has fired, or None for chaos."""
+        return next((line for line in self.plan if line.fault == fault and line.at.covers(site)), None)
 
     def follow(self, plan: FaultPlan) -> None:
         """Use this plan from now on."""

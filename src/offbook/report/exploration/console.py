@@ -105,7 +105,7 @@ MAX_FINDINGS = 20
 MAX_OTHER_RESULTS = 3
 MAX_UNDECLARED = 3
 MAX_CHANGES = 20
-_OTHER_RESULTS = ("different outcome", "different result")
+_OTHER_RESULTS = ("different outcome", "different result", "not detectable")
 
 
 class ExplorationConsoleReporter:
@@ -177,9 +177,10 @@ class ExplorationConsoleReporter:
         self._print((self._bar, "red"), one_line(report_input.reproduce(finding.first), MAX_COMMAND_CHARS))
 
     def _print_other_results(self, exploration: Exploration) -> None:
-        """Print result differences that are not findings, each once with its first case."""
+        """Print result differences that are not findings, each once with its first case; also of the only case."""
         first: dict[str, CaseResult] = {}
-        for each in (result for result in exploration.results if result.verdict in _OTHER_RESULTS):
+        is_only = len(exploration.results) == 1 and not exploration.findings
+        for each in (result for result in exploration.results if is_only or result.verdict in _OTHER_RESULTS):
             first.setdefault("\n".join(each.evidence), each)
         for evidence, each in list(first.items())[:MAX_OTHER_RESULTS]:
             self._print()
