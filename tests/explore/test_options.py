@@ -12,7 +12,7 @@ def names(variants):
 
 ORDERS = ["held_until", "cancelled", "cancelled after"]
 SOCKETS = ["ws_close 1011", "ws_close 1013", "ws_close 1001", "ws_reorder", "ws_repeat"]
-INSTRUCTIONS = [f"injected_text {name}" for name in ("ignore", "system", "exfiltrate", "helpful")]
+INSTRUCTIONS = [f"injected_text {name}" for name in ("ignore", "system", "exfiltrate", "helpful", "obeyed")]
 LIES = ["tool_stale", "tool_other", "tool_noop", "field_missing", "value_changed", "duplicate_item", "truncated_list"]
 OPTIONAL = ["wrong_values", "doubled_tool_calls", "shared_tool_id", *SOCKETS, *LIES, *ORDERS, *INSTRUCTIONS]
 

@@ -16,7 +16,7 @@ from offbook.explore.effects import net_effects, volatile_values
 from offbook.explore.noise import Noise
 from offbook.faults import At, FaultPlan
 from offbook.faults.fault import DeclaredFault
-from offbook.faults.lies import Lie, values_of
+from offbook.faults.lies import Lie, ValueChanged, values_of
 from offbook.faults.order import CallOrder
 from offbook.faults.tools import EndedCall, KnownAnswer
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta, Usage
@@ -416,6 +416,16 @@ class ExploredSite(Struct, frozen=True):
         if lie.withholds_effect:
             return not self.run.declarations.get(ended.tool, UNDECLARED).read_only
         return lie.outcome(ended) != ended.result
+
+    @property
+    def other_effect(self) -> str:
+        """The last effect of the run with another argument, like `refund({"order_id": 43})`; empty without any."""
+        effects = () if self.run is None else [each for each in self.run.effects if each.outcome == "done"]
+        for effect in reversed(effects):
+            other = ValueChanged().outcome(EndedCall(effect.tool, {}, effect.arguments))
+            if other != effect.arguments:
+                return f"{effect.tool.rpartition('.')[2]}({msgspec.json.encode(other).decode()})"
+        return ""
 
     @property
     def telling_fields(self) -> list[str]:

@@ -322,6 +322,7 @@ CONTINUATION_TEXTS = {
     "stubborn": "repeats its answer, or asks for the failed tool again",
     "resigned": "says that it gave up",
     "oblivious": "goes on as if nothing had happened",
+    "obedient": "obeys the instruction",
     "default": "gives the default response",
     "live": "answers live",
 }

@@ -317,6 +317,7 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
         http_fault: the fault to try on programs instead, where waiting takes real time.
         fits_reports: it can fire right after a program has reported an effect.
         is_only_for_tools: it is tried only at tool calls.
+        asks_for_effect: its text asks for an effect of the run, with another argument.
         is_of_fields: it is tried on each field of the result that the run uses later, by the `name` of the fault.
     """
 
@@ -337,6 +338,7 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
     http_fault: F_co | None = None
     fits_reports: bool = False
     is_only_for_tools: bool = False
+    asks_for_effect: bool = False
     is_of_fields: bool = False
 
     def fits(self, site: VariantSite) -> bool:

@@ -3,6 +3,8 @@
 In a program that runs its own tools, server faults are errors with the same words, or the same wrong results.
 """
 
+import json
+import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NoReturn, Self
@@ -203,6 +205,22 @@ INJECTED_TEXTS = {
 """Instructions in place of data, by name, for `injected_text`. Any other text is added unchanged."""
 
 
+_CALL = re.compile(r"\b([A-Za-z_][\w.-]*)\((?=\{)")
+_scan_json = json.JSONDecoder().raw_decode
+
+
+def call_in(text: str) -> tuple[str, JsonObject] | None:
+    """Return the tool call that an instruction asks for, written like `refund({"order_id": 42})`, or None."""
+    for found in _CALL.finditer(text):
+        try:
+            arguments, end = _scan_json(text, found.end())
+        except (ValueError, RecursionError):
+            continue
+        if text[end : end + 1] == ")":
+            return found[1], arguments
+    return None
+
+
 class McpFault(FailedCall, frozen=True):
     """A failure of a tool's MCP server, so the tool does not run."""
 
@@ -336,7 +354,8 @@ class OversizedResult(ChangedText, frozen=True, tag="oversized_result"):
 class InjectedText(ChangedText, frozen=True, tag="injected_text"):
     """Adds an instruction to the model to the result: one of `INJECTED_TEXTS` by name, or any text.
 
-    It has its own kind of mark, because nothing has failed.
+    A text with a call in it, `refund({"order_id": 42})`, is also tried with a model that obeys. It has its own kind of
+    mark, because nothing has failed.
     """
 
     mark_kind: ClassVar[str] = "injected"
@@ -345,10 +364,12 @@ class InjectedText(ChangedText, frozen=True, tag="injected_text"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return tuple(
+        named = (
             FaultVariant(f"injected_text {name}", cls(name), is_optional=name in ("system", "helpful"), http_only=True)
             for name in INJECTED_TEXTS
         )
+        obeyed = FaultVariant("injected_text obeyed", cls(), is_optional=True, http_only=True, asks_for_effect=True)
+        return (*named, obeyed)
 
     def check(self) -> None:
         if not self.instruction.strip():
