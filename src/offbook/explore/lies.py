@@ -8,9 +8,11 @@ from itertools import chain
 from msgspec import Struct
 
 from offbook.explore.run import Run, ToolRun
+from offbook.explore.verdict import Assessment
 from offbook.faults import PlannedFault, parse_fault
 from offbook.faults.lies import DuplicateItem, Lie, list_in, parsed_result, values_of
 from offbook.messages import result_text
+from offbook.recording.match.continuation import CONTINUATIONS
 from offbook.text import shorten
 
 
@@ -23,6 +25,31 @@ class ToldLie(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.line} said {shorten(' '.join(self.call.result.split()), 160)}"
+
+
+_LED_ASTRAY = ("wrong effect", "missing effect", "undetected", "different outcome", "different result")
+"""The verdicts to which a lie leads a run that believes it."""
+
+
+def as_far_as_told(run: Run, clean: Run, claims: list[Assessment]) -> list[Assessment]:
+    """Return the claims about a run that was told a lie: a believed one is a finding only if something contradicts it.
+
+    What a model makes of a lie is not recorded. Wrong effects are nevertheless the work of the program's own code.
+    """
+    lies = told_lies(run, clean)
+    is_invented = run.continuation in CONTINUATIONS
+    astray = [each for each in claims if each.verdict in _LED_ASTRAY]
+    if not lies or not (astray or (is_invented and claims[-1].verdict == "recovered")):
+        return claims
+    evidence = [*map(str, lies)]
+    by_code = [each for each in astray if not is_invented or each.verdict == "wrong effect"]
+    against = contradictions(run, clean, lies) if by_code else []
+    others = [each for each in claims if each not in astray and each.verdict != "recovered"]
+    lines = dict.fromkeys(line for each in astray for line in each.evidence)
+    if against:
+        return [Assessment("undetected", (*evidence, *against, *lines), "believed a lie"), *others]
+    why = "only a model saw it, whose answer is not recorded" if is_invented else "nothing in the run contradicts it"
+    return [Assessment("not detectable", (*evidence, why, *lines)), *others]
 
 
 def told_lies(run: Run, clean: Run) -> list[ToldLie]:
