@@ -77,5 +77,7 @@ def test_a_server_of_mcp_which_clients_start_again_and_again_says_that_it_adds(w
     offbook = Path(sys.executable).parent / "offbook"
     command = [offbook, "mcp", "record", "--output", "one.json", "--", sys.executable, "-S", "-c", ""]
     done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert "one.json has 2 exchanges, and this run adds its own; --record-mode fresh replaces the recording" in done.stderr
+    assert (
+        "one.json has 2 exchanges, and this run adds its own; --record-mode fresh replaces the recording" in done.stderr
+    )
     assert done.stdout == ""

@@ -259,7 +259,11 @@ def test_a_program_is_replayed_as_by_exec(run_programs, write, typed, same):
         (["a.json", "b.json", "--", "true"], "b.json: there are two recordings", "offbook replay a.json -- COMMAND"),
         (["--record", "a.json", "--", "true"], "replay: there is no recording to replay", "offbook exec --record PATH"),
         (["a.json", "true", "x"], "true: a program comes after --", "type: offbook replay a.json -- true x"),
-        (["a.json", "bot.py", "x"], "bot.py: a program comes after --", "type: offbook replay a.json -- python bot.py x"),
+        (
+            ["a.json", "bot.py", "x"],
+            "bot.py: a program comes after --",
+            "type: offbook replay a.json -- python bot.py x",
+        ),
         (["a.json", "f.yaml", "-q"], "the workflow comes first", "type: offbook replay f.yaml -q --recording a.json"),
         (["a.json", "--quiet", "--", "no-such-program"], "no-such-program: command not found", ""),
         (["--real-time", "a.json", "--", "true"], "--real-time is for a workflow", "-o latency_model=replay"),
