@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from offbook.agents.preset import built_in_presets
 
 from .catalog import PROGRAMS, ROOT
-from .trial import COLUMNS, RESULTS, WORKS
+from .trial import COLUMNS, RESULTS, is_fine
 
 PAGE = ROOT / "docs/works-with.md"
 START, END = "<!-- programs: written by make works-with -->", "<!-- end of programs -->"
@@ -32,8 +32,7 @@ def program_lines() -> Iterator[str]:
 
 def cell(text: str) -> str:
     """Return a cell: a failure stands out."""
-    is_fine = text == WORKS or not text or text[0].isdigit() or text in ("it retries", "it gives up")
-    return text.replace("|", "\\|") if is_fine else f"**no**: `{text.replace('`', '').replace('|', ' ')}`"
+    return text.replace("|", "\\|") if is_fine(text) else f"**no**: `{text.replace('`', '').replace('|', ' ')}`"
 
 
 def _row(cells: Iterable[str]) -> str:
