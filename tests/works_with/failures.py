@@ -285,7 +285,9 @@ class FailureTrial:
         ledger, trace = folder / "ledger", folder / "trace.jsonl"
         events = [json.loads(line) for line in trace.read_text().splitlines()] if trace.exists() else []
         return Ended(
-            said=[json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"')],
+            said=[
+                json.loads(line) for line in ended.stdout.splitlines() if line.startswith(('{"answer": ', '{"error": '))
+            ],
             ran=ledger.read_text().splitlines() if ledger.exists() else [],
             calls=[each for each in report.get("calls", []) if each.get("call")],
             times=[each["at_s"] for each in events],
