@@ -1,4 +1,4 @@
-"""Tries what frameworks do by default when something breaks, and writes the table in `docs/works-with.md`.
+"""Tries what frameworks do by default when something breaks.
 
 `python -m tests.works_with.failures [NAME …]` tries them in a network namespace without a way out, with answers
 written by hand, and writes what was seen to `.scratch/works-with/failures/NAME.json`.
@@ -68,6 +68,10 @@ class TriedFramework(Struct, frozen=True, kw_only=True, dict=True):
     says: tuple[dict[str, Any], ...] = ()
     has_streams: bool = True
     keeps: bool = True
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-node" if self.is_for_node else self.name
 
     @property
     def answers(self) -> list[dict[str, Any]]:
@@ -171,7 +175,7 @@ def _lost_result(ended: Ended) -> str:
 def _cut(ended: Ended) -> str:
     if ended.tries(3) > 1 or len(ended.calls) > 3:
         return f"asks again, {ended.last}"
-    return ended.last if "error" in ended.said[-1] else "**a part is the answer**"
+    return "**a part is the answer**" if ended.last == "an answer" else ended.last
 
 
 def _held_back(ended: Ended) -> str:
@@ -237,7 +241,7 @@ class FailureTrial:
     """The runs of one framework."""
 
     def __init__(self, framework: TriedFramework) -> None:
-        self._framework, self._folder = framework, PLACES / f"failures-{framework.name}-{framework.is_for_node}"
+        self._framework, self._folder = framework, PLACES / f"failures-{framework.file_name}"
 
     def cells(self) -> dict[str, str]:
         ended = self._run("", ())
@@ -301,11 +305,11 @@ def try_framework(framework: TriedFramework) -> None:
     SEEN.mkdir(parents=True, exist_ok=True)
     day = datetime.now(tz=UTC).date().isoformat()
     seen = {"version": framework.version, "day": day, "cells": FailureTrial(framework).cells()}
-    (SEEN / f"{framework.name}{'-node' if framework.is_for_node else ''}.json").write_text(json.dumps(seen, indent=2))
+    (SEEN / f"{framework.file_name}.json").write_text(json.dumps(seen, indent=2))
 
 
 if __name__ == "__main__":
     run_inside(__spec__.name)
     for each in FRAMEWORKS:
-        if each.version and (not sys.argv[1:] or each.name in sys.argv[1:]):
+        if each.version and (not sys.argv[1:] or each.file_name in sys.argv[1:]):
             try_framework(each)

@@ -91,8 +91,9 @@ class Trial:
         return "it also wrote elsewhere" if place.folder != self._here.folder and self._here.has_file() else WORKS
 
     def _fault(self) -> str:
-        """Return whether a fault at the answer after the tool call fires, and nothing is asked that is not recorded."""
-        call = 2 if self._program.calls else 1
+        """Return whether a fault at the last call fires, and nothing is asked that is not recorded."""
+        entries = [each for key, each in json.loads(self._recording.read_text()).items() if not key.startswith("_")]
+        call = sum(len(each) if isinstance(each, list) else 1 for each in entries)
         self._here.clear(keeps_home=True)
         report = self._root / "report.json"
         fault = ["--replay", str(self._recording), "--fault", f"call={call} attempt=1: http_error 500"]
