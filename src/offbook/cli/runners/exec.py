@@ -77,7 +77,8 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
     file = WireReportFile(options.report, options, command)
     golden = None if options.golden is None else _load_golden(options.golden)
     options.fault_plan()
-    if shutil.which(command[0]) is None and not Path(options.workdir or "", command[0]).exists():
+    name = Path(command[0])  # looked for on PATH alone if it has no folder
+    if shutil.which(command[0]) is None and (name.name == command[0] or not Path(options.workdir or "", name).exists()):
         return _print_not_started(command[0], FileNotFoundError())
     if not options.quiet:
         print_notes(options)
@@ -227,7 +228,7 @@ def _run(
             environment |= effects.variables | mcp.point_to(server)
             with ToolSocket(server) as socket:
                 environment |= tool_variables(environment, server.url, options.tools, socket=socket.path)
-                command = place.command(mcp.command(program.command(command, server.url)))
+                command = place.command(mcp.command(program.command(command, server.url, bare_url=server.bare_url)))
                 environment |= place.variables
                 end = run_child(command, environment, time_limit_s=options.time_limit, folder=place.folder)
         except OSError as error:
