@@ -26,7 +26,7 @@ from offbook.faults import AnyFault, AnyToolFault, Crash, FaultPlan, ToolSite
 from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.log import FaultLog
 from offbook.faults.site import Site
-from offbook.messages import JsonObject, Request, Response
+from offbook.messages import JsonObject, Request, Response, Usage
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, ToolExchange
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
@@ -726,6 +726,7 @@ class WireSession(Session, Served):
             return
         exchange = None if match.stored is None else match.exchange
         capture_content(self._sink, lambda: attempt.content(exchange))
+        usage = (None if exchange is None else exchange.usage) or Usage()
         self._sink.emit(
             ReplayServed(
                 step_id=attempt.step_id,
@@ -736,6 +737,10 @@ class WireSession(Session, Served):
                 fault_type=exchange.fault.type if exchange is not None and exchange.fault is not None else None,
                 call=attempt.number,
                 attempt=attempt.attempt_number,
+                provider=exchange.provider or "" if exchange is not None else "",
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                cost_usd=0.0 if exchange is None else exchange.cost_usd,
             )
         )
 
