@@ -423,8 +423,8 @@ class ProgramTools:
             return ToolAnswer(error=RecordedError(kind, str(error)), wait_s=wait_s)
         if changed is result and result is not None:
             return clean
-        kind = clean.type if "lies" in fault.traits else None
-        return ToolAnswer(result=msgspec.to_builtins(changed), type=kind, wait_s=wait_s)
+        result_type = clean.type if "lies" in fault.traits else None
+        return ToolAnswer(result=msgspec.to_builtins(changed), type=result_type, wait_s=wait_s)
 
     def _miss(self, call: _OpenCall, error: RecordingMismatchError) -> ToolAnswer:
         outcome = CallOutcome("missed")

@@ -35,7 +35,7 @@ from offbook.explore.run import (
     overlaps_of,
 )
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
-from offbook.faults import Crash, FaultPlan
+from offbook.faults import FaultPlan
 from offbook.private_folder import PrivateFolder
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.match.continuation import Continuation, gave_up_mark
@@ -306,10 +306,10 @@ class ProgramSubject:
                 self._mcp.write_config(files.mcp_config, url=self._server.url, session=name)
             ended = self._live(lives.process, observer, session, files, working)
             before = None
-            if any(isinstance(line.fault, Crash) for line in session.fired):
+            while session.plan.crashes_of(session.faults.fired_lines):
                 lives.check_crash()
-                before = first_life(self._run_of(ended))
-                session.follow(plan.without_crashes())
+                before = first_life(self._run_of(ended), before)
+                session.follow(session.plan.without_crashes(session.faults.fired_lines))
                 ended = self._live(lives.restart(), observer, session, files, working)
             served = None if self._mcp is None else self._mcp.end_run(session)
             continued_by, unknown = ("", []) if served is None else (served.continued_by, list(served.unknown))
