@@ -17,8 +17,9 @@ VENDOR_SUITES := .scratch/vendor_suites
 VENDOR_SDKS := $(shell grep -E '^(openai|anthropic)==' constraints.txt)
 VENDOR_SUITES_STAMP := $(VENDOR_SUITES)/.ready-$(subst ==,-,$(subst $(eval ) ,-,$(VENDOR_SDKS)))
 NPM := $(shell command -v npm)
+WORKS_WITH_STAMP := .scratch/.works-with
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/wire/tools_of tests/wire/vendor_suites tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster
+CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/wire/tools_of tests/wire/vendor_suites tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster tests/works_with/test_programs.py
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
@@ -110,13 +111,20 @@ tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 	$(PYTEST) --numprocesses $(OTHER_WORKERS) $(addprefix --ignore=,$(FORKING) $(SDKS)) tests; others=$$?; \
 	wait $$! && exit $$((forking | others))
 
-conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(VENDOR_SUITES_STAMP) $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(NODE_AGENTS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
+conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(VENDOR_SUITES_STAMP) $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(NODE_AGENTS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP) $(WORKS_WITH_STAMP)) ## Run Node SDKs, coding agents, frameworks, MCP clients and a browser against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
-works-with: setup ## Try programs and frameworks that nobody here wrote, in environments that are kept; write docs/works-with.md
+# the programs that CI tries, in the versions of the catalog
+$(WORKS_WITH_STAMP): tests/works_with/catalog.py | $(BASE_STAMP)
+	$(BIN)/python -m tests.works_with.environments --kept
+	@touch $@
+
+works-with: setup $(GROUP_STAMP)-conformance $(NODE_AGENTS_STAMP) ## Try programs and frameworks that nobody here wrote, in environments that are kept; write docs/works-with.md
 	@$(BIN)/python -m tests.wire.tools_of.environments
 	@$(BIN)/python -m tests.works_with.environments
-	$(BIN)/python -m tests.works_with.trial && $(BIN)/python -m tests.works_with.table
+	$(BIN)/python -m tests.works_with.trial
+	$(BIN)/python -m tests.works_with.failures
+	$(BIN)/python -m tests.works_with.table
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --junit-xml .scratch/works-with.xml tests/wire/tools_of; result=$$?; \
 	$(BIN)/python -m tests.wire.tools_of.table .scratch/works-with.xml && exit $$result
 

@@ -12,6 +12,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.framing import PackedBodyError
 from offbook.errors import (
     InputError,
@@ -341,6 +342,8 @@ class WireSession(Session, Served):
             fault_log=None if explored_run is None else explored_run.fault_log,
             marked=explored_run is not None,
             wait=self.clock.wait,
+            recorded_tools=None if source is None else source.tape.reader.tools,
+            now_s=SYSTEM_CLOCK.monotonic_s if self.clock is LOOP_CLOCK else self.clock.time,
         )
         self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
         self._lenient_requests = lenient_requests
