@@ -23,7 +23,7 @@ from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.explore.verdict import Assessment, Reason, Verdict, stored_assessment
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.files import read_file
-from offbook.recording.redact.rules import mask_encoded
+from offbook.recording.redact.rules import mask_reported
 from offbook.schema_errors import decode_json
 from offbook.subjects import is_regression
 from offbook.subjects.specs import AnySubjectSpec, load_invariants, open_subject
@@ -137,7 +137,7 @@ class RegressionFolder:
             faults=lines,
             folder=os.path.relpath(Path.cwd(), self._folder.resolve()),
         )
-        data = msgspec.json.format(mask_encoded(msgspec.json.encode(regression)), indent=2) + b"\n"
+        data = msgspec.json.format(mask_reported(msgspec.json.encode(regression)), indent=2) + b"\n"
         if data not in known:
             known[data] = self._free(explored.case.id)
             known[data].write_bytes(data)
