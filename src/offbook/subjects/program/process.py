@@ -215,10 +215,10 @@ class RunClock:
             return f"it had made no call after {long}"
         if last.has_server_ended:
             return f"it had not ended {long} after {last.name}, whose server ended without an answer"
-        slept_s, allowed_s = wakes_s - last.at_s, round(self.due_s - last.at_s, 1)
-        if allowed_s < slept_s < inf:
+        sleeps_s, allowed_s = wakes_s - self._now_s(), round(self.due_s - last.at_s, 1)
+        if allowed_s < sleeps_s < inf:  # and not for shorter times, again and again
             hint = f"longer than {allowed_s:g} s: it needs a shorter pause, or -o deadline=SECONDS"
-            return f"it sleeps for {round(slept_s, 1):g} s after {last.name}, {hint}"
+            return f"it sleeps for {round(sleeps_s, 1):g} s after {last.name}, {hint}"
         return f"it had not ended {long} after {last.name}, and was not waiting for an answer"
 
 
