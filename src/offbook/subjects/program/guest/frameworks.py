@@ -101,6 +101,8 @@ def take_tool(tools: Tools, function: Any, name: Name | None = None, *, select: 
     name = name or str(getattr(function, "__name__", "") or "tool")
     place = _place(function)
     if place.startswith(STEERING + ADAPTERS):
+        if isinstance(name, str):
+            tools.note_steering(name)
         return
     if not tools.take(function, name, select=lambda given: select(without(*bound)(given))):
         tool = name if isinstance(name, str) else ""
@@ -174,7 +176,11 @@ def take_methods(base: Any, tools: Tools, *methods: str, name: Callable[[Any], s
     inherited = vars(base).get("__init_subclass__")
 
     def name_of(args: tuple[Any, ...]) -> str:
-        return "" if f"{_place(type(args[0]))}.".startswith(STEERING + ADAPTERS) else name(args[0])
+        tool = name(args[0])
+        if tool and f"{_place(type(args[0]))}.".startswith(STEERING + ADAPTERS):
+            tools.note_steering(tool)
+            return ""
+        return tool
 
     def init_subclass(kind: type, /, **kwargs: Any) -> None:
         if inherited is not None:
@@ -258,7 +264,10 @@ def _langchain(module: ModuleType, tools: Tools) -> None:
 
     def name(tool: Any) -> str:
         functions = (getattr(tool, "func", None), getattr(tool, "coroutine", None))
-        return "" if any(_place(each).startswith(STEERING + ADAPTERS) for each in functions) else str(tool.name)
+        if any(_place(each).startswith(STEERING + ADAPTERS) for each in functions):
+            tools.note_steering(str(tool.name))
+            return ""
+        return str(tool.name)
 
     take_methods(module.BaseTool, tools, "_run", "_arun", name=name, select=select)
 
@@ -280,8 +289,9 @@ def _openai_agents(module: ModuleType, tools: Tools) -> None:
     def take(given: _Given) -> None:
         function = given["on_invoke_tool"]
         made_by = function.func if isinstance(function, partial) else function
-        if not _place(made_by).startswith("agents."):
-            take_tool(tools, function, given["name"], select=select_parsed)
+        if _place(made_by).startswith("agents.") and not _place(made_by).startswith(STEERING):
+            return  # of a function that `function_tool` has taken over
+        take_tool(tools, function, given["name"], select=select_parsed)
 
     before_call(module.FunctionTool.__init__, take, needs=("name", "on_invoke_tool"))
 
