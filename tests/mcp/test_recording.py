@@ -8,8 +8,8 @@ from offbook import InputError
 from offbook.recording.compare import compare_documents
 from offbook.recording.edit import PruneFilter, merge_documents, prune_document
 from offbook.recording.format.file import parse_document, render_document
-from offbook.recording.stores.locate import open_store
 from offbook.recording.recorded_tools import RecordedTools
+from offbook.recording.stores.locate import open_store
 from tests.mcp.wiring import Upstream, call, opening, over_stdio, recording_to, request
 
 LIST = "_mcp.notes tools/list"

@@ -19,8 +19,8 @@ from offbook.messages import ToolCall
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import RecordedToolError, ToolExchange, hash_arguments
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.stores.locate import open_store
 from offbook.recording.recorded_tools import RecordedTools
+from offbook.recording.stores.locate import open_store
 from offbook.session.replayed_tools import ReplayedToolCall, replay_tools
 from offbook.tools.dispatch import run_tool, run_tools
 from offbook.tools.function_tool import tool_of

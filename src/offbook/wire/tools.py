@@ -288,10 +288,8 @@ class ProgramTools:
         steering = [note.tool for note in notes if note.is_steering and note.tool]
         self.taken.update(steering)
         if steering and self._recorder is not None and self._recorder.is_live:
-            try:
+            with suppress(RecordingWriteError, RecordingUnavailableError):  # the next call says that it is not recorded
                 self._recorder.note_program(RecordedProgram(steering=steering))
-            except (RecordingWriteError, RecordingUnavailableError) as error:
-                logger.error("%s", error)
 
     def _answer(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
         try:

@@ -41,8 +41,8 @@ from offbook.errors import InputError
 from offbook.messages import tool_results
 from offbook.private_folder import PrivateFolder
 from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
-from offbook.recording.stores.locate import open_store
 from offbook.recording.recorded_tools import RecordedTools, with_recorded_functions
+from offbook.recording.stores.locate import open_store
 from offbook.recording.transaction import keep_recording, kept_beside
 from offbook.settings import unknown_tools
 from offbook.text import format_usd, pluralize
@@ -327,9 +327,11 @@ def _with_unseen(tally: WireTally, options: ExecArguments, command: Sequence[str
     asked = dict.fromkeys(call.name for turn in tally.tool_turns for call in turn if call.name in told)
     harmless = {name for name, tool in options.tools.items() if tool.read_only or tool.run}
     unseen = [name for name in asked if name not in tally.tools and name not in harmless]
-    if not unseen:
+    recording = RecordedTools(options.recording) if unseen else None
+    unseen = [] if recording is None else [name for name in unseen if name not in recording.steering]
+    if recording is None or not unseen:
         return tally
-    recorded = frozenset[str]() if options.replay is None else RecordedTools(options.replay).answered
+    recorded = recording.answered if options.record is None else frozenset[str]()
     if unrecorded := [name for name in unseen if name not in recorded]:
         what = "not recorded" if options.record else "not replayed: if the program has such a tool, it ran for real"
         remark = (

@@ -37,8 +37,8 @@ from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.faults import parse_fault
 from offbook.files import read_file
 from offbook.recording.format.foreign import explain_import
-from offbook.recording.stores.locate import last_recorded_at, recording_digest
 from offbook.recording.recorded_tools import RecordedTools
+from offbook.recording.stores.locate import last_recorded_at, recording_digest
 from offbook.report.exploration import (
     ExplorationReporter,
     ExplorationReporters,

@@ -24,8 +24,8 @@ from offbook.cli.runners.wire import child_environment, discard_empty_recording,
 from offbook.config.tool_functions import add_tool_lines, function_line, tool_table
 from offbook.errors import InputError
 from offbook.private_folder import PrivateFolder
-from offbook.recording.stores.locate import open_store
 from offbook.recording.recorded_tools import RecordedTools
+from offbook.recording.stores.locate import open_store
 from offbook.settings import find_project, resolve
 from offbook.subjects.program.called_functions import AskedTools, FoundTool, find_tools, read_noted_calls
 from offbook.subjects.program.guest.calls import CALLS_VARIABLE
