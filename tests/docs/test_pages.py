@@ -27,7 +27,7 @@ from tests.conftest import forget_written_modules
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-TUTORIALS = [DOCS / "start" / f"{name}.md" for name in ("openai", "anthropic", "node")]
+TUTORIALS = [DOCS / "start" / f"{name}.md" for name in ("openai", "node")]
 GATE = DOCS / "explore" / "gate.md"
 """They explore whole agents: `test_tutorials.py` follows them in `make zoo`."""
 
@@ -43,7 +43,7 @@ WITHOUT_EXAMPLES = {
         "faults/kinds",
         "faults/recordings",
     ),
-    *("explore/cluster", "explore/programs", "explore/verdicts", "explore/virtual-time"),
+    *("explore/programs", "explore/verdicts", "explore/virtual-time"),
     *(
         "mcp/faults",
         "mcp/protocol",

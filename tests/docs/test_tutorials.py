@@ -1,5 +1,6 @@
 """The tutorials, followed word for word: every command with its output, every edit, for each SDK."""
 
+import re
 import shutil
 
 import pytest
@@ -37,5 +38,5 @@ def test_the_way_from_90_findings_to_a_gate_can_be_followed_to_its_end(capfd):
 
 
 def test_tutorials_take_the_same_steps():
-    steps = [[line for line in page.read_text().splitlines() if line.startswith("## ")] for page in TUTORIALS]
-    assert steps[0] == steps[1] == steps[2]
+    python, node = (re.findall("^## [0-9].*", page.read_text(), re.MULTILINE) for page in TUTORIALS)
+    assert python == node

@@ -10,12 +10,21 @@ from msgspec import Struct
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+BREAK = "<br>"
+
+
 class DocumentedTable(Struct, frozen=True):
-    """The table under a heading of a page. Its rows and columns have names, its cells are text."""
+    """The table under a heading of a page. Its rows and columns have names, its cells are text.
+
+    Rows with equal cells are one row with several names, if `groups` is true. Rows that are equal in the table under
+    the heading `like` are left out.
+    """
 
     page: str
     heading: str
     corner: str = "fault"
+    groups: bool = False
+    like: str = ""
 
     @property
     def _path(self) -> Path:
@@ -32,8 +41,16 @@ class DocumentedTable(Struct, frozen=True):
 
     def read(self) -> dict[str, dict[str, str]]:
         """The cells by their columns, and those by their rows."""
-        head, _, *rows = (_cells(line) for line in self.section().splitlines() if line.startswith("|"))
-        return {name: {row[0]: row[place] for row in rows} for place, name in enumerate(head[1:], 1)}
+        head, _, *lines = (_cells(line) for line in self.section().splitlines() if line.startswith("|"))
+        rows = [(name, cells) for names, *cells in lines for name in names.split(BREAK)]
+        left_out = self._like()
+        return {
+            column: left_out.get(column, {}) | {name: cells[place] for name, cells in rows}
+            for place, column in enumerate(head[1:])
+        }
+
+    def _like(self) -> dict[str, dict[str, str]]:
+        return DocumentedTable(self.page, self.like).read() if self.like else {}
 
     def differences(self, columns: Mapping[str, Mapping[str, str]]) -> list[str]:
         """Where the page says something else than these cells, and what."""
@@ -48,18 +65,21 @@ class DocumentedTable(Struct, frozen=True):
         lines = section.splitlines()
         first = next(number for number, line in enumerate(lines) if line.startswith("|"))
         prose = [line for line in lines if not line.startswith("|")]
-        section = "\n".join([*prose[:first], *_table(columns, self.corner), *prose[first:]])
+        section = "\n".join([*prose[:first], *self._table(columns), *prose[first:]])
         self._path.write_text(before + heading + section + "\n" + next_heading + rest, encoding="utf-8")
+
+    def _table(self, columns: Mapping[str, Mapping[str, str]]) -> list[str]:
+        left_out, rows = self._like(), dict[tuple[str, ...], list[str]]()
+        for name in next(iter(columns.values())):
+            cells = tuple(column[name] for column in columns.values())
+            if cells != tuple(left_out[column].get(name) for column in columns if left_out):
+                rows.setdefault(cells if self.groups else (name, *cells), []).append(name)
+        lines = [_line([BREAK.join(names), *cells[-len(columns) :]]) for cells, names in rows.items()]
+        return [_line([self.corner, *columns]), _line(["---"] * (len(columns) + 1)), *lines]
 
 
 def _flat(columns: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:
     return {(name, row): cell for name, column in columns.items() for row, cell in column.items()}
-
-
-def _table(columns: Mapping[str, Mapping[str, str]], corner: str) -> list[str]:
-    rows = next(iter(columns.values())).keys()
-    lines = [[name, *(column[name] for column in columns.values())] for name in rows]
-    return [_line([corner, *columns]), _line(["---"] * (len(columns) + 1)), *map(_line, lines)]
 
 
 def _line(cells: Iterable[str]) -> str:

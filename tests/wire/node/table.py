@@ -10,7 +10,8 @@ from tests.wire.node.observe import Columns, observe
 
 PAGE = "wire-node.md"
 RENEWAL = f"{PAGE} is out of date: python -m tests.wire.node.table renews it"
-TABLES = {False: DocumentedTable(PAGE, "## Whole answers"), True: DocumentedTable(PAGE, "## Streams")}
+WHOLE = DocumentedTable(PAGE, "## Whole answers", groups=True)
+TABLES = {False: WHOLE, True: DocumentedTable(PAGE, "## Streams", groups=True, like=WHOLE.heading)}
 
 
 def observed(driver: Driver) -> dict[bool, Columns]:

@@ -9,7 +9,7 @@ from tests.wire.documented_table import DocumentedTable
 from tests.wire.protocols.clients import PROTOCOLS
 from tests.wire.protocols.observe import COLUMNS, Observed
 
-TABLE = DocumentedTable("wire/protocols.md", "## What works with which protocol", corner="protocol")
+TABLE = DocumentedTable("wire/protocols.md", "## What works with which protocol", corner="protocol", groups=True)
 RENEWAL = "docs/wire/protocols.md is out of date: python -m tests.wire.protocols.table renews it"
 
 

@@ -44,7 +44,7 @@ from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
 from offbook.recording.recorded_tools import RecordedTools, with_recorded_functions
 from offbook.recording.stores.locate import open_store
 from offbook.recording.transaction import keep_recording, kept_beside
-from offbook.settings import unknown_tools
+from offbook.settings import fitting_tools, is_pattern, unknown_tools
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import describe_left_running, program_hint
 from offbook.vendors import named_base_urls
@@ -76,7 +76,8 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
     file = WireReportFile(options.report, options, command)
     golden = None if options.golden is None else _load_golden(options.golden)
     options.fault_plan()
-    if shutil.which(command[0]) is None and not Path(options.workdir or "", command[0]).exists():
+    name = Path(command[0])  # looked for on PATH alone if it has no folder
+    if shutil.which(command[0]) is None and (name.name == command[0] or not Path(options.workdir or "", name).exists()):
         return _print_not_started(command[0], FileNotFoundError())
     if not options.quiet:
         print_notes(options)
@@ -111,16 +112,19 @@ def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -
 
 
 def _with_recorded(options: ExecArguments, command: Sequence[str]) -> ExecArguments:
-    """Return the options with the places of the recorded tools.
+    """Return the options with what is declared of the recorded tools, and their places.
 
     Raises:
         InputError: results of tools are in the recorded conversation alone: the program would run these tools for real.
     """
-    if options.replay is None or _is_of_offbook(command):
+    if options.replay is None:
         return options
     recorded = RecordedTools(options.replay)
-    options = replace(options, tools=with_recorded_functions(options.tools, recorded))
-    if options.run_tools or options.record is not None or options.mcp is not None:
+    declared = options.tools
+    if any(map(is_pattern, declared)):
+        declared = fitting_tools(declared, recorded.known)
+    options = replace(options, tools=with_recorded_functions(declared, recorded))
+    if options.run_tools or options.record is not None or options.mcp is not None or _is_of_offbook(command):
         return options
     harmless = {name for name, tool in options.tools.items() if tool.read_only or tool.run or tool.function}
     names = [name for name in recorded.called if name in recorded.told and name not in recorded.answered | harmless]
@@ -253,7 +257,7 @@ def _run(
             environment |= effects.variables | mcp.point_to(server)
             with ToolSocket(server) as socket:
                 environment |= tool_variables(environment, server.url, options.tools, socket=socket.path)
-                command = place.command(mcp.command(program.command(command, server.url)))
+                command = place.command(mcp.command(program.command(command, server.url, bare_url=server.bare_url)))
                 environment |= place.variables
                 end = run_child(command, environment, time_limit_s=options.time_limit, folder=place.folder)
         except OSError as error:

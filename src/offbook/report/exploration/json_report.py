@@ -15,7 +15,7 @@ from offbook.explore.explorer import CaseResult, Coverage, Exploration, coverage
 from offbook.explore.recovery import Recovery, RecoverySummary, Spread, recovery_of, spread_of, summarize_recovery
 from offbook.explore.run import Run
 from offbook.explore.schedule import LeftOutFault, LeftOutGroup, in_case_order
-from offbook.explore.verdict import TITLES, FormerVerdict, Reason, Verdict, stored_assessment
+from offbook.explore.verdict import TITLES, Reason, Verdict, stored_assessment
 from offbook.faults import PlannedFault
 from offbook.files import read_file
 from offbook.report.exploration.report_input import NO_ORIGIN, ExploredShard, ReportInput, ReportOrigin
@@ -68,13 +68,14 @@ class ExploredCaseReport(Struct, frozen=True, kw_only=True):
 class ShardReport(Struct, frozen=True, kw_only=True):
     """The data of a shard that `offbook merge` needs besides its cases, as JSON.
 
-    `run` is the same in all shards of a run, `cases` their total number. `not_tried` are the texts of the cases that a
-    budget left out.
+    `run` is the same in all shards of a run, `cases` is their total number, and `dealt` has the ids of all cases as
+    scheduled. `not_tried` are the texts of the cases that a budget left out.
     """
 
     shard: str
     run: RunIdentity
     cases: int
+    dealt: tuple[str, ...] = ()
     not_tried: tuple[str, ...]
     fail_on: tuple[str, ...]
     allow_partial: bool = False
@@ -109,7 +110,7 @@ class _StoredCase(Struct, frozen=True, kw_only=True):
     """The stored part of a case that is read back. The rest is derived."""
 
     id: str
-    verdict: Verdict | FormerVerdict
+    verdict: Verdict
     reason: Reason = ""
     evidence: tuple[str, ...]
     faults: tuple[PlannedFault, ...]
@@ -170,6 +171,7 @@ def _shard_report(explored: ExploredShard, exploration: Exploration) -> ShardRep
         shard=str(explored.shard),
         run={**explored.run, "cases": digest_of(f"{case.id} {case}" for case in cases)},
         cases=len(cases),
+        dealt=exploration.dealt,
         not_tried=tuple(sorted(exploration.not_tried)),
         fail_on=tuple(title for title in TITLES if title in explored.fail_on),
         allow_partial=explored.allow_partial,
