@@ -117,9 +117,10 @@ def _with_recorded(options: ExecArguments, command: Sequence[str]) -> ExecArgume
     Raises:
         InputError: results of tools are in the recorded conversation alone: the program would run these tools for real.
     """
-    if options.replay is None:
+    location = options.replay
+    if location is None:
         return options
-    recorded = RecordedTools(options.replay)
+    recorded = RecordedTools(location)
     declared = options.tools
     if any(map(is_pattern, declared)):
         declared = fitting_tools(declared, recorded.known)
@@ -132,7 +133,7 @@ def _with_recorded(options: ExecArguments, command: Sequence[str]) -> ExecArgume
         reason = f"no result of {', '.join(names)} is recorded: the program would run its tools for real"
         allow = f"--run-tools, or [tools.{names[0]}] run = true"
         hint = f"{place_hint(names[0], options, command)}; then record it again. To allow it: {allow}"
-        raise InputError(reason, source=options.replay, hint=hint)
+        raise InputError(reason, source=location, hint=hint)
     return options
 
 
