@@ -338,7 +338,11 @@ def _with_unseen(tally: WireTally, options: ExecArguments, command: Sequence[str
         return tally
     recorded = recording.answered if options.record is None else frozenset[str]()
     if unrecorded := [name for name in unseen if name not in recorded]:
-        what = "not recorded" if options.record else "not replayed: if the program has such a tool, it ran for real"
+        what = (
+            "not recorded: no replay starts without them"
+            if options.record
+            else "not replayed: if the program has such a tool, it ran for real"
+        )
         remark = (
             f"the calls of {', '.join(unrecorded)} were {what}\n  hint: {place_hint(unrecorded[0], options, command)}"
         )
