@@ -54,8 +54,8 @@ class RecordedTools:
 
     @cached_property
     def called(self) -> tuple[str, ...]:
-        """The tools that answers request or that were recorded, in order."""
-        asked = [call.name for each in self._exchanges for call in each.tool_calls or ()]
+        """The tools that answers request, also in their text, or that were recorded, in order."""
+        asked = [name for each in self._exchanges for name in _asked(each)]
         recorded = [tool for document in self._documents for tool in document.tools if not is_mcp_key(tool)]
         return tuple(dict.fromkeys([*asked, *recorded]))
 
@@ -115,6 +115,21 @@ def with_recorded_functions(declared: Mapping[str, ToolSettings], recorded: Reco
         settings = found.get(tool, ToolSettings())
         found[tool] = replace(settings, function=settings.function or place)
     return found
+
+
+# A text that asks for a tool has no other mark. Programs that act on it run their tools, and must not do so unannounced
+# in every case of an exploration.
+_ASKED_IN_TEXT = re.compile(
+    r"^[ \t*]*Action:[ \t*]*([A-Za-z_][\w.-]*)[ \t]*(?:[\[(]|\n[ \t*]*Action Input:)"  # ReAct
+    r"|^\[\[ ## next_tool_name ## \]\]\s*(?!finish\b)([A-Za-z_][\w.-]*)",  # DSPy, which calls the end of a run a tool
+    re.MULTILINE,
+)
+
+
+def _asked(exchange: Exchange) -> list[str]:
+    """Return the tools that an answer asks for: by calls, or in its text."""
+    in_text = (name or other for name, other in _ASKED_IN_TEXT.findall(exchange.content))
+    return [*(call.name for call in exchange.tool_calls or ()), *in_text]
 
 
 def _offered(exchange: Exchange) -> Iterator[JsonObject]:
