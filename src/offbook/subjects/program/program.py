@@ -40,7 +40,7 @@ from offbook.private_folder import PrivateFolder
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
-from offbook.recording.tool_names import answered_tool_names
+from offbook.recording.recorded_tools import RecordedTools
 from offbook.session.script import ModelScript, Script
 from offbook.settings import find_project, unknown_tools
 from offbook.subjects.crash import first_life
@@ -393,7 +393,7 @@ class ProgramSubject:
         """Raise InputError if a recorded tool ran for real without asking."""
         if self._settings.runs_tools:
             return
-        recorded = answered_tool_names(self._replay)
+        recorded = RecordedTools(self._replay).answered
         inferred = dict.fromkeys(tool.tool for tool in observer.inferred_tools(observed=self._taken))
         names = [name for name in inferred if name in recorded and not self._is_of_mcp(name)]
         if names:
