@@ -164,8 +164,8 @@ class Exploration(Struct, frozen=True):
 
     `left_out` is what the budget left out, by fault, `left_groups` by group, and `not_tried` has the texts of those
     cases; an exploration that was loaded from a report does not have the texts. `left_orders` is the number of orders
-    of calls that were too many to try. `elsewhere` are the cases of other shards. `discovery` says how the causes of the
-    findings were found as cases were scheduled. A shard has the ids of all cases in that order, as `dealt`.
+    of calls that were too many to try. `elsewhere` are the cases of other shards. `discovery` says how the causes of
+    the findings were found as cases were scheduled. A shard has the ids of all cases in that order, as `dealt`.
     """
 
     subject: str
