@@ -67,7 +67,7 @@ def test_missing_shards_are_named():
 
 
 def test_a_shard_that_is_there_twice_is_named():
-    assert "part2.json: the shard 2/3 appears twice: it is part2.json, too" in refusal(parts(1, 2, 2))
+    assert "part2.json: shard 2/3 appears twice: also in part2.json" in refusal(parts(1, 2, 2))
 
 
 def test_a_shard_of_a_run_with_another_number_of_shards_is_named():

@@ -70,7 +70,7 @@ class SystemClock:
     def utc_now(self) -> datetime:
         loop = running_loop()
         if loop is None or not getattr(loop, "is_virtual", False):
-            return datetime.fromtimestamp(time.time(), UTC)
+            return wall_time()
         return VIRTUAL_EPOCH + timedelta(seconds=loop.time())
 
     async def sleep_s(self, delay_s: float) -> None:
@@ -81,6 +81,11 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+
+def wall_time() -> datetime:
+    """Return the date and time in UTC as programs write them into their texts, whatever the clock of their waits."""
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def timestamp(clock: Clock) -> str:

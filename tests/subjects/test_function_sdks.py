@@ -215,7 +215,7 @@ def test_a_run_on_a_provider_and_on_http_clients_is_one_run(careless, tmp_path):
     assert exploration.clean.result == "fine"
     verdicts = {str(each.case): each.verdict for each in exploration.results if each.case.lines[0].at.attempt == 1}
     assert verdicts["step=act call=1 attempt=1: http_error 500"] == ("undetected" if careless else "failed cleanly")
-    assert verdicts["step=check call=1 attempt=1: http_error 500"] == "crashed"
+    assert verdicts["step=check call=1 attempt=1: http_error 500"] == "failed partway"
 
 
 async def last_answer_wins(offbook):

@@ -42,7 +42,10 @@ def test_options_are_those_of_a_server_that_make_sense_without_one():
     every, stand_in, server = (each.__annotations__ for each in (WireOptions, StandInOptions, ServingOptions))
     declared = {name: getattr(type_, "__forward_arg__", type_) for name, type_ in server.items()}
     assert {name: every[name] for name in server} == declared
-    assert set(every) - set(server) == {"on_call", "recording", "has_tools", "can_crash", "tools"}
+    assert set(every) - set(server) == {
+        *("on_call", "recording", "normalise", "folders"),
+        *("has_tools", "can_crash", "tools"),
+    }
     assert set(server) - set(stand_in) == {
         *("allow_hosts", "allow_origins"),
         *("live_from", "live_model"),

@@ -87,12 +87,13 @@ class Discovery(Struct, frozen=True, omit_defaults=True):
         return "".join(_BARS[count * (len(_BARS) - 1) // most] for count in counts)
 
 
-def discovery_of(results: Iterable[CaseResult], *, stopped_after: int = 0) -> Discovery:
-    """Return how the causes of findings were found, from results in the order of the schedule."""
+def discovery_of(results: Iterable[CaseResult], dealt: Iterable[str], *, stopped_after: int = 0) -> Discovery:
+    """Return how the causes of findings were found if the cases run as they were `dealt`, by their ids."""
+    places = {case: place for place, case in enumerate(dealt)}
     known: set[tuple[str, str]] = set()
     found: list[int] = []
     cases = 0
-    for cases, result in enumerate(results, 1):
+    for cases, result in enumerate(sorted(results, key=lambda each: places.get(each.case.id, -1)), 1):
         if result.is_finding and (cause := cause_of(result)) not in known:
             known.add(cause)
             found.append(cases)

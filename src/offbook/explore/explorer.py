@@ -151,8 +151,8 @@ class Exploration(Struct, frozen=True):
 
     `left_out` is what the budget left out, by fault, `left_groups` by group, and `not_tried` has the texts of those
     cases; an exploration that was loaded from a report does not have the texts. `left_orders` is the number of orders
-    of calls that were too many to try. `elsewhere` are the cases of other shards. `discovery` says how the causes of
-    the findings were found; it is empty for shards.
+    of calls that were too many to try. `elsewhere` are the cases of other shards. `dealt` has the ids of all cases as
+    scheduled, and `discovery` says how the causes of the findings were found in that order.
     """
 
     subject: str
@@ -163,6 +163,7 @@ class Exploration(Struct, frozen=True):
     not_tried: frozenset[str] = frozenset()
     left_orders: int = 0
     elsewhere: tuple[FaultCase, ...] = ()
+    dealt: tuple[str, ...] = ()
     discovery: Discovery = Discovery()
 
     @property
@@ -326,7 +327,8 @@ class Explorer:
         self._clock = clock
         self._deadline = BudgetDeadline(self._budget.time_s, clock, start_s=start_s)
         self._clean: Run | None = None
-        self._known, self._quiet, self._order = KnownRuns(), QuietRule(options.until_quiet), list[str]()
+        self._known, self._quiet = KnownRuns(), QuietRule(options.until_quiet)
+        self._dealt: tuple[str, ...] = ()
         self._own_ids, self._shown = set[str](), 0
         self._sampled: dict[str, ExecutedCase] = {}
 
@@ -412,6 +414,7 @@ class Explorer:
         self._expect([], waves)
         self._begin(planned.within(self._budget.cases))
         results = in_case_order(self._run_waves(waves, pairs), lambda result: result.case)
+        self._dealt = tuple(case.id for case in waves.dealt)
         elsewhere = [case for case in waves.dealt if case.id not in self._own_ids]
         exploration = self._exploration([*self.cases, *pairs.cases], results, elsewhere)
         return replace(exploration, left_orders=self._orders.left)
@@ -425,10 +428,8 @@ class Explorer:
             self._expect(run, waves)
             has_run = False
             alone, others = self._known.split(run)
-            order = [case.id for case in (*alone, *others)]
-            self._order += order
             with closing(self._run_or_share(alone, others)) as results:
-                for each in self._quiet.limit(order, results):
+                for each in self._quiet.limit([case.id for case in (*alone, *others)], results):
                     has_run = True
                     if each.case.group != "pairs":
                         pairs.add(each.case, each.run, is_finding=each.is_finding)
@@ -500,15 +501,9 @@ class Explorer:
             left_groups=left_out_groups(cases, tried),
             not_tried=frozenset(str(case) for case in cases if case.id not in ids),
             elsewhere=tuple(elsewhere),
-            discovery=self._discovery(results),
+            dealt=self._dealt,
+            discovery=discovery_of(results, self._dealt, stopped_after=self._quiet.stopped_after),
         )
-
-    def _discovery(self, results: Sequence[CaseResult]) -> Discovery:
-        if self._options.shard is not None:
-            return Discovery()
-        places = {case: place for place, case in enumerate(self._order)}
-        ordered = sorted(results, key=lambda each: places.get(each.case.id, -1))
-        return discovery_of(ordered, stopped_after=self._quiet.stopped_after)
 
     def _schedule(self) -> CaseSchedule:
         return schedule(self.cases, rows_near_effects(self.clean))

@@ -15,12 +15,12 @@ from offbook.text import compile_pattern, did_you_mean
 from offbook.wire.settings import (
     EXACT,
     LENIENT_REQUESTS,
+    WORKDIR,
     BaseUrlVars,
     BlockNetwork,
     Intercept,
     InterceptHosts,
     PresetName,
-    Workdir,
 )
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
             is_path=True,
         ),
     ] = ()
-    workdir: Workdir = None
+    workdir: Annotated[str | None, WORKDIR._replace(panel=RUNS)] = None
     fresh: Annotated[bool, Option("Start a Python or Node program anew for every case, in real time.")] = False
     preset: PresetName = "auto"
     base_url_vars: BaseUrlVars = ()

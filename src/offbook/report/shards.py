@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
+from offbook.explore.causes import discovery_of
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.schedule import in_case_order
 from offbook.explore.verdict import stored_titles
@@ -133,6 +134,7 @@ def merge_explorations(shards: Sequence[LoadedShard]) -> MergedExploration:
         left_groups=first.exploration.left_groups,
         not_tried=frozenset(first.report.not_tried),
         left_orders=first.exploration.left_orders,
+        discovery=discovery_of(results, first.report.dealt),
     )
     commands = {key: command for shard in shards for key, command in shard.commands.items()}
     fail_on = stored_titles(first.report.fail_on, source=first.part.source)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Set
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic
 
@@ -12,6 +11,7 @@ import msgspec
 import orjson
 from msgspec.structs import replace
 
+from offbook.clock import wall_time
 from offbook.errors import RecordingMismatchError, RecordingUnavailableError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import E
@@ -45,7 +45,7 @@ class Source(Served, Generic[E]):
     """Recorded exchanges that answer calls, each as often as a replay may use it."""
 
     def __init__(self, tape: Tape, cursor: Cursor[E]) -> None:
-        self.tape, self._cursor, self._began = tape, cursor, datetime.now(UTC)
+        self.tape, self._cursor, self._began = tape, cursor, wall_time()
 
     def use(self, match: ExchangeMatch[E]) -> None:
         """Count a match as served."""
@@ -134,6 +134,7 @@ class RecordedModels(Source[Exchange]):
         if other is None:
             own_step, fields = None if call.request is None else step, orjson.loads(call.fields)
             other = self.tape.alike.match(self._cursor, own_step, fields, self._began)
+            other = other if other is None or _has_answer(call, other) else None
         if other is None and match.mismatch == "missing" and call.protocol and call.request is not None:
             other = self.tape.cross_protocol.find(call, self._cursor)
         is_better = other is not None and (other.mismatch is None or self.tape.strict)
@@ -179,8 +180,14 @@ class RecordedModels(Source[Exchange]):
         if call.request is not None:
             return self._cursor.match(step, call.request_hash)
         match = self._cursor.match(None, call.request_hash)
-        has_answer = match.stored is not None and (match.stored.exchange.wire or match.stored.exchange.fault)
-        return match if has_answer else MISSING
+        return match if _has_answer(call, match) else MISSING
+
+
+def _has_answer(call: Call, match: ExchangeMatch[Exchange]) -> bool:
+    """Return whether a match answers a call. Plain HTTP needs recorded bytes, or a recorded failure."""
+    if call.request is not None:
+        return True
+    return match.stored is not None and bool(match.stored.exchange.wire or match.stored.exchange.fault)
 
 
 class CachedModels(RecordedModels):

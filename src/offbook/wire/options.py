@@ -37,6 +37,7 @@ class StandInOptions(TypedDict, total=False):
     strict: bool | None
     default_response: str | None
     lenient_requests: bool
+    exact: bool
     faults: Iterable[str | PlannedFault] | FaultPlan
     latency_model: LatencyModel
     latency_ms: float

@@ -54,15 +54,12 @@ InterceptHosts: TypeAlias = Annotated[
 BlockNetwork: TypeAlias = Annotated[bool, Option("Refuse connections to all hosts but this machine.")]
 
 
-Workdir: TypeAlias = Annotated[
-    str | None,
-    Option(
-        "Run the program in a copy of this folder. What it changes there is its result.",
-        "--workdir",
-        metavar="TEMPLATE",
-        is_path=True,
-    ),
-]
+WORKDIR = Option(
+    "Run the program in a copy of this folder. What it changes there is its result.",
+    "--workdir",
+    metavar="TEMPLATE",
+    is_path=True,
+)
 
 
 class WireArguments(Struct, frozen=True, kw_only=True):
@@ -250,12 +247,11 @@ class ExecArguments(WireArguments, frozen=True, kw_only=True):
         str | None,
         Option(
             "Exit with 1 if the tool calls differ from those approved in this file.",
-            "--golden",
             metavar="PATH",
-            is_per_run=True,
+            is_path=True,
         ),
     ] = None
-    workdir: Workdir = None
+    workdir: Annotated[str | None, WORKDIR] = None
     preset: PresetName = "auto"
     base_url_vars: BaseUrlVars = ()
     intercept: Intercept = False

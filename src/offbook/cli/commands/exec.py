@@ -28,7 +28,7 @@ def execute(
 
     Exits with 3 if the recording lacked an answer, a recorded tool ran for real, or the program made no call or reached
     none of its recorded MCP servers here; with 1 if a planned fault never fired, a call could not be recorded, no
-    recorded call got an answer, or the tool calls differ from --golden; with 124 at the time limit; with 2 on bad
+    recorded call got an answer, or the tool calls differ from -o golden; with 124 at the time limit; with 2 on bad
     input; with 126 or 127 if the program cannot start.
 
     [bold]Examples[/bold]

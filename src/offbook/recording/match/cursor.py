@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Set
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.clock import wall_time
 from offbook.errors import MismatchKind
 from offbook.events import MatchedBy
 from offbook.messages import JsonObject, Response
@@ -336,7 +337,7 @@ class AlikeRequests:
         from offbook.recording.match.harmless import Comparison  # noqa: PLC0415 - most runs have equal requests alone
         from offbook.recording.match.moments import RunTimes  # noqa: PLC0415
 
-        now, plain = datetime.now(UTC), self._plain(fields)
+        now, plain = wall_time(), self._plain(fields)
         found: dict[str, HarmlessDifference] = {}
         for stored in self._by_outline.get(_outline(plain), ()):
             recorded = stored.exchange.request_fields() or stored.exchange.http_fields() or {}

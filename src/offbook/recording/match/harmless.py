@@ -8,7 +8,8 @@ and a date only if it is that of the recorded run and of this one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -153,11 +154,14 @@ class _Value(Struct, frozen=True):
     end: int
 
 
-def _values_in(text: str) -> Iterator[_Value]:
+@lru_cache(maxsize=64)  # the texts of a request are compared with those of many recorded ones
+def _values_in(text: str) -> tuple[_Value, ...]:
+    values = []
     for match in _ANY_SHAPE.finditer(text):
         name = match.lastgroup or ""
         group = _ANY_SHAPE.groupindex[name] + 1
-        yield _Value(_SHAPES[int(name[1:])], match[group], match.start(group), match.end(group))
+        values.append(_Value(_SHAPES[int(name[1:])], match[group], match.start(group), match.end(group)))
+    return tuple(values)
 
 
 class HarmlessDifference(Struct, frozen=True):
@@ -260,7 +264,7 @@ class Comparison:
 
     def _has_harmless_values(self, old: str, new: str, speaker: Speaker) -> bool:
         """Return whether two texts differ only in values of known shapes that may differ here."""
-        values, others = list(_values_in(old)), list(_values_in(new))
+        values, others = _values_in(old), _values_in(new)
         around, around_others = _around(old, values), _around(new, others)
         if around != around_others:
             if [self._plain_text(part) for part in around] != [self._plain_text(part) for part in around_others]:
@@ -309,7 +313,7 @@ def _tool_name(tool: Any) -> str:
     return str(own.get("name", own) if isinstance(own, dict) else own)
 
 
-def _around(text: str, values: list[_Value]) -> list[str]:
+def _around(text: str, values: Sequence[_Value]) -> list[str]:
     """Return the parts of a text around its values."""
     ends = [0, *(value.end for value in values)]
     starts = [*(value.start for value in values), len(text)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.clock import wall_time
 from offbook.errors import RecordingMismatchError
 from offbook.messages import JsonObject
 from offbook.recording.format.exchange import Exchange
@@ -287,7 +288,7 @@ def _is_alike(
     from offbook.recording.match.moments import RunTimes  # noqa: PLC0415
 
     exchange, plain = candidate.turn.exchange, plain_message(message, ids, rules)
-    times = RunTimes.of(exchange.recorded_at, began, datetime.now(UTC))
+    times = RunTimes.of(exchange.recorded_at, began, wall_time())
     compared = Comparison(times, plain_text(rules), renamed=candidate.renamed)
     if not (isinstance(plain, dict) and isinstance(expected, dict) and compared.is_harmless(expected, plain)):
         return False
@@ -326,7 +327,7 @@ class SessionMatcher:
     """
 
     def __init__(self, index: TurnIndex, position: str, but_for: Counter[tuple[str, ...]] | None = None) -> None:
-        self._index, self._position, self._began = index, position, datetime.now(UTC)
+        self._index, self._position, self._began = index, position, wall_time()
         self._ids, self._renamed = NO_IDS, dict[str, str]()
         self._but_for = Counter[tuple[str, ...]]() if but_for is None else but_for
         self._unmatched: list[SentMessage] = []

@@ -68,13 +68,14 @@ class ExploredCaseReport(Struct, frozen=True, kw_only=True):
 class ShardReport(Struct, frozen=True, kw_only=True):
     """The data of a shard that `offbook merge` needs besides its cases, as JSON.
 
-    `run` is the same in all shards of a run, `cases` their total number. `not_tried` are the texts of the cases that a
-    budget left out.
+    `run` is the same in all shards of a run, `cases` is their total number, and `dealt` has the ids of all cases as
+    scheduled. `not_tried` are the texts of the cases that a budget left out.
     """
 
     shard: str
     run: RunIdentity
     cases: int
+    dealt: tuple[str, ...] = ()
     not_tried: tuple[str, ...]
     fail_on: tuple[str, ...]
     allow_partial: bool = False
@@ -170,6 +171,7 @@ def _shard_report(explored: ExploredShard, exploration: Exploration) -> ShardRep
         shard=str(explored.shard),
         run={**explored.run, "cases": digest_of(f"{case.id} {case}" for case in cases)},
         cases=len(cases),
+        dealt=exploration.dealt,
         not_tried=tuple(sorted(exploration.not_tried)),
         fail_on=tuple(title for title in TITLES if title in explored.fail_on),
         allow_partial=explored.allow_partial,

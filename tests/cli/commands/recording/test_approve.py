@@ -39,7 +39,7 @@ def test_a_recording_is_approved_once_and_another_run_becomes_a_variant(run, rec
 
 def test_exec_compares_the_run_with_what_was_approved(run, recorded):
     run("recording", "approve", recorded)
-    golden = ["--golden", "run.golden", "--", *ASK, "late"]
+    golden = ["-o", "golden=run.golden", "--", *ASK, "late"]
     assert run("exec", "--replay", "run.json", *golden)[0] == 0
     code, _, err = run("exec", "--replay", "other.json", *golden)
     assert code == 1
@@ -58,7 +58,7 @@ def test_exec_compares_the_run_with_what_was_approved(run, recorded):
         (["recording", "approve", "missing.json"], "missing.json"),
         (["recording", "approve", "run.json", "--golden", "run.json", "--list"], "run.json"),
         (["recording", "approve", "run.json", "--golden", "empty"], "empty"),
-        (["exec", "--replay", "run.json", "--golden", "none", "--", "true"], "none: No such file"),
+        (["exec", "--replay", "run.json", "-o", "golden=none", "--", "true"], "none: No such file"),
     ],
 )
 def test_bad_input_is_refused(run, recorded, arguments, problem, tmp_path):

@@ -32,7 +32,7 @@ def approve(
     """Make the tool calls of a recording the golden ones.
 
     The golden trajectory of runs/today.json is runs/today.golden: the model's tool calls with their arguments, without
-    ids. Approving another run adds a variant, which is accepted as well. exec --golden and pytest compare with it.
+    ids. Approving another run adds a variant, which is accepted as well. exec -o golden and pytest compare with it.
 
     [bold]Examples[/bold]
 
@@ -40,7 +40,7 @@ def approve(
 
       offbook recording approve runs/other.json --golden runs/today.golden
 
-      offbook exec --replay runs/today.json --golden runs/today.golden -- python my_agent.py
+      offbook exec --replay runs/today.json -o golden=runs/today.golden -- python my_agent.py
     """
     from offbook.errors import InputError
     from offbook.scenarios.trajectory.golden import approve_recording, compare_recording

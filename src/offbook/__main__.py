@@ -1,0 +1,5 @@
+"""`python -m offbook`."""
+
+from offbook.cli.main import main
+
+raise SystemExit(main())
