@@ -707,7 +707,7 @@ def test_a_tool_that_returned_a_failure_has_not_run_twice():
 
 
 def test_a_recovery_is_hedged_if_nobody_saw_its_effects():
-    hedge = "as far as the conversation shows: nobody saw refund run"
+    hedge = "as far as the conversation shows; not observed: refund"
     assert assess(fired_run(effects=(ASKED,)), clean_run(effects=(ASKED,))).evidence[-1] == hedge
     assert hedge not in assess(fired_run(effects=(PAID,)), PAYING).evidence
 

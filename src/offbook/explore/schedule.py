@@ -1,4 +1,4 @@
-"""The order in which cases run, the budget and what it leaves out, and the time that the rest takes."""
+"""The order of cases, the budget with the cases that it leaves out, and the estimated remaining time."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ CLOSING_SHARE = 0.03
 
 
 class BudgetDeadline:
-    """When the last case must have ended: at the end of the time, minus what is kept for closing.
+    """The deadline of the last case: the end of the budget, minus the time reserved for closing.
 
     The time begins at `start_s` by the clock, now by default. If that is in the past, loading took the time since then;
     closing also takes time, and half as much is kept for it.
