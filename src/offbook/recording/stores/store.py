@@ -192,7 +192,7 @@ class PositionedReader(RecordingReader, Protocol):
 
 
 class SharedCalls(Protocol):
-    """A recording that many processes use, one of which makes each call.
+    """A recording that many processes use. One of them makes each call.
 
     If it `goes_on_live`, calls are made live while the recording cannot be reached.
     """

@@ -364,7 +364,7 @@ def _entries(index: RedisIndex[E], kind: Kind, lifetimes: dict[Stamp, int]) -> E
 
 
 class RedisPosition:
-    """The position of a session: the served exchanges, and a log of changes, of which each process reads the new ones.
+    """The position of a session: the served exchanges, and a log of changes. Each process reads the new ones.
     A claim is one round trip, or more if there are more than 1,000 changes to read.
     """
 
