@@ -118,7 +118,7 @@ class Recorder:
     def answers(self) -> RecordingReader:
         """Return the recording to replay if it `has_answers`, without this run's additions.
 
-        A shared recording is read as it is at the time of a call, with everybody's additions.
+        A shared recording is read at the time of a call, including the additions of other processes.
         """
         if self.cache is not None:
             return self.cache.reader
