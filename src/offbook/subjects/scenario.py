@@ -221,7 +221,7 @@ def config_of(file: str, config: str | None) -> Config:
     """Load the named config, or the one nearest to a file of scenarios.
 
     Raises:
-        InputError: there is none, or it is invalid.
+        InputError: no config was found, or it is invalid.
     """
     found = find_config(Path(file).resolve().parent) if config is None else load_config(config)
     add_rules_of(found.source)

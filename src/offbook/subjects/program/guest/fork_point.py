@@ -173,7 +173,7 @@ class ForkPoint:
             if sys._getframe(1).f_code.co_filename not in _IMPORT_FILES:
                 self._note("." if args[0] is None else args[0], is_listed=True)
         elif event != "socket.__new__" or (args[1] in _NETWORK_FAMILIES and _running_loop() is not None):
-            self.reach()  # without a loop, a socket that is only made is nothing yet: its name is looked up, too
+            self.reach()  # without a loop, a socket that is only made is nothing yet, and its name is also looked up
 
     def _on_open(self, path: Any = None, mode: Any = None, flags: Any = None, *_: Any) -> None:
         if isinstance(path, int):
