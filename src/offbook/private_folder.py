@@ -16,9 +16,9 @@ LOCK = ".offbook-lock"
 _FLAGS = os.O_RDWR | os_flag("O_NOFOLLOW") | os_flag("O_CLOEXEC") | os_flag("O_NONBLOCK")
 
 
-# A process that is killed cannot remove its folders. It holds a lock on a file in each, which the kernel releases: who
-# can lock that file knows that nobody needs the folder. A folder without the file is left, as it has just been made, or
-# is none of ours. Forked children have the lock too, so a folder stays as long as one of them runs.
+# A process that is killed cannot remove its folders. It holds a lock on a file in each, which the kernel releases:
+# a process that can lock that file knows that the folder is no longer needed. A folder without the file stays: it has just
+# been made, or is not ours. Forked children have the lock too, so a folder stays as long as one of them runs.
 class PrivateFolder(tempfile.TemporaryDirectory[str]):
     """A temporary folder that only this user can read, until `cleanup` or the end of the block.
 

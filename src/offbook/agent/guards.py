@@ -78,7 +78,7 @@ class Guard(ABC):
 
 
 def canonical(value: object) -> bytes:
-    """Return the same bytes for equal values."""
+    """Encode a value as bytes; equal values have equal bytes."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr)
 
 

@@ -366,7 +366,7 @@ class Crash(DeclaredFault, frozen=True, tag="crash"):
 
 
 class CallTarget(Struct, frozen=True):
-    """The tool or model call for which an answer is held. Without a number, there is none."""
+    """The tool or model call until which an answer is held. Without a number, no call is named."""
 
     tool: str = ""
     step: str = ""

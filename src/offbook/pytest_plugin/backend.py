@@ -44,7 +44,7 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `failed` counts the recorded calls without a good answer. `dropped` calls were recorded by a failed test, and not
     saved. `unused` names the unused entries, and `not_taken` the tools of a program that `exec` recorded and the test
     does not wrap. `left_out` counts the cases that an explored test's budget left out, by fault; `approved` counts the
-    golden trajectories written. `but_for` counts the calls that were served though they differ, by what does not count.
+    golden trajectories written. `but_for` counts the calls that matched despite a harmless difference.
     """
 
     recording: str = ""

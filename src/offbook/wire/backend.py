@@ -97,7 +97,7 @@ class SessionTotals:
 
     @property
     def but_for(self) -> Counter[tuple[str, ...]]:
-        """The calls that were answered though they differ from what is recorded, by what does not count in them."""
+        """The calls that matched although they differ from the recording, counted by the harmless difference."""
         return sum((tape.but_for for tape in self.uses), Counter[tuple[str, ...]]())
 
     @property

@@ -525,7 +525,7 @@ class Forwarding:
         return McpAnswer()
 
     def _whole_response(self) -> HttpResponse:
-        """Return the response to a request of which the client has received nothing."""
+        """Return the whole response to a request, before the client has received any of it."""
         if self._is_batch:
             return batch_response(self._answers, ClientStreams())
         request, answer = self._answers[0]

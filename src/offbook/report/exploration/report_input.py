@@ -261,8 +261,8 @@ LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of sever
 
 
 def exploration_notes(exploration: Exploration) -> Iterator[str]:
-    """Yield notes on the totals: what to declare, what is not compared, what the budget left out, which cases share
-    runs, and what faults cost.
+    """Yield notes on the totals: missing declarations, excluded comparisons, cases left out by the budget, shared runs,
+    and the cost of faults.
 
     Left-out cases are counted by group and by fault. Faults and families without a single case are named.
     """
