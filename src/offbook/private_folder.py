@@ -17,8 +17,8 @@ _FLAGS = os.O_RDWR | os_flag("O_NOFOLLOW") | os_flag("O_CLOEXEC") | os_flag("O_N
 
 
 # A process that is killed cannot remove its folders. It holds a lock on a file in each, which the kernel releases:
-# a process that can lock that file knows that the folder is no longer needed. A folder without the file stays: it has just
-# been made, or is not ours. Forked children have the lock too, so a folder stays as long as one of them runs.
+# a process that can lock that file knows that the folder is no longer needed. A folder without the file stays: it has
+# just been made, or is not ours. Forked children also have the lock, so a folder stays as long as one of them runs.
 class PrivateFolder(tempfile.TemporaryDirectory[str]):
     """A temporary folder that only this user can read, until `cleanup` or the end of the block.
 
