@@ -100,7 +100,7 @@ class Delivery:
         return self._answer.status
 
     def _until_head(self) -> Iterator[float]:
-        """Yield the waits for the head: a whole answer's is its frame's, without a status the end's. A stream has none."""
+        """Yield the waits for the head: a whole answer's frame, or the end if it has no status. A stream has none."""
         answer = self._answer
         if answer.status is None:
             yield from self._end()
