@@ -223,7 +223,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._jumping.settle()
 
     def block_s(self, delay_s: float) -> None:
-        """Let this time pass, as if the caller had blocked the loop for that long."""
+        """Advance the time as if the caller had blocked the loop."""
         self._jumping.clock.wait(delay_s, pause=_pause)
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109

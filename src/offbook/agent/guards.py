@@ -83,7 +83,7 @@ def canonical(value: object) -> bytes:
 
 
 class ToolProgress:
-    """Records which tools have succeeded, how often, and with which values of the watched arguments.
+    """Counts the successful calls of each tool, and keeps their values of the watched arguments.
 
     Args:
         watched: pairs of tool and argument whose values are recorded.

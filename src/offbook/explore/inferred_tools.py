@@ -100,7 +100,7 @@ _Ended: TypeAlias = "list[tuple[_PendingCall, InferredTool]]"
 def _add_further(
     ended: _Ended, call: _PendingCall, results: Sequence[ToolResult], failed: str | None, places: Iterator[int]
 ) -> None:
-    """Add the runs of a call that the program made by itself: a request has more results of it than calls have got.
+    """Add runs that the program made without being asked: a request has more results than the model made calls.
 
     A result that stands twice under one id may be a copy.
     """

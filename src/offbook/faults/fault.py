@@ -285,7 +285,7 @@ class VariantSite(Protocol):
 
     @property
     def positions(self) -> Sized:
-        """The places in its stream at which a fault can fire, or none without a stream."""
+        """The stream positions where a fault can fire, or none without a stream."""
         ...
 
 

@@ -110,7 +110,7 @@ class RecordingBackend(Served):
     @property
     @abstractmethod
     def http_without_recording(self) -> HttpDoubles:
-        """Like `http`, but works without a recording: MCP servers of functions answer, and all else is a miss."""
+        """Like `http`, but works without a recording: mocked MCP servers answer, and other requests are misses."""
 
     def tool_misses(self) -> list[RecordingMismatchError]:
         """Return the errors of tool calls that the recording has no answer for."""

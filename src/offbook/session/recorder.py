@@ -203,7 +203,7 @@ class Recorder:
     def record_tool(
         self, tool: str, exchange: ToolExchange, *, credentials: Iterable[str] = (), turn: CallTurn = OWN_TURN
     ) -> RecordedAs:
-        """Record an exchange of a tool, like `record`."""
+        """Record an exchange of a tool, by the rules of `record`."""
         redactor = self._knowing(credentials)
         exchange = exchange if self._folders is None else self._folders.rename(exchange)
         key = redactor.text(tool)

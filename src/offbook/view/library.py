@@ -112,7 +112,7 @@ class RunLibrary:
         return sorted(found.values(), key=lambda run: (-run.modified_s, run.id))
 
     def run(self, id: str) -> FoundRun:
-        """Return the run with that id.
+        """Return the run with this id.
 
         Raises:
             InputError: there is no such run, or it was removed.

@@ -137,7 +137,7 @@ class WorkerProcess:
             del self.jobs[number]
 
     async def leave(self) -> None:
-        """Let the worker end by itself, and wait briefly."""
+        """Ask the worker to exit, and wait briefly."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
         with suppress(TimeoutError):

@@ -330,7 +330,7 @@ class WireTally(Struct, frozen=True):
 
 
 def has_reached(live_from: int | None, tally: WireTally) -> bool:
-    """Return whether the run made the call at which it goes live, if there is one."""
+    """Return whether the run reached its `--live-from` call. True without one."""
     return live_from is None or any(call.call >= live_from for call in tally.calls)
 
 

@@ -549,7 +549,7 @@ class Forwarding:
         return self._is_streamed and self._has_ids and bool(self._client_key)
 
     def end(self) -> None:
-        """Leave the unanswered calls to the streams by which the client resumes this one, or to others."""
+        """Leave the unanswered calls to the client's resumed stream, or to other streams."""
         if self._is_resumable:
             self._elsewhere.calls |= self._pending
             return

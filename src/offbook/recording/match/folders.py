@@ -292,7 +292,7 @@ class _Document(Struct, frozen=True):
 
 
 class FolderMap(Struct, frozen=True, dict=True):
-    """The folders of a run (`today`) by those of the recording that answers it (`recorded`), and the other way."""
+    """Maps the folders of a run (`today`) to those of its recording (`recorded`), and back."""
 
     recorded: RunFolders = NOWHERE
     today: RunFolders = NOWHERE

@@ -84,7 +84,7 @@ def mask_shown(text: str) -> str:
 
 
 def mask_reported(data: bytes) -> bytes:
-    """Return the JSON of a report without secrets, like `mask_shown`."""
+    """Return a report's JSON without secrets, by the rules of `mask_shown`."""
     return redactor_in_force().knowing(_credentials).encoded(data)
 
 

@@ -246,7 +246,7 @@ def _differences(calls: Sequence[ToolCall], expectations: Sequence[Expectation])
 
 
 def _relation(found: Differences, calls: int, *, is_equal: bool) -> Relation:
-    """Return the expectations that each call matches, or those from which only its arguments differ."""
+    """Return the expectations that each call matches fully, or except for its arguments."""
     relation: Relation = [[] for _ in range(calls)]
     for (call, expectation), differences in found.items():
         if is_equal is not bool(differences):

@@ -299,7 +299,7 @@ def _loop_files() -> Iterator[_LoopFiles]:
 
 
 class _LoopFiles:
-    """The epoll object of an event loop, and the two sockets by which a thread or a signal wakes it.
+    """An event loop's epoll object, and the two sockets that let a thread or a signal wake it.
 
     Processes that share them would wake each other, so every run gets its own, with the same numbers.
     """
