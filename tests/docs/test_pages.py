@@ -49,8 +49,6 @@ WITHOUT_EXAMPLES = {
         "mcp/protocol",
         "pytest/options",
         "recording/convert",
-        "reports/explorations",
-        "reports/scenarios",
         "scenarios/mcp",
         "reference/commands",
         "reference/refusals",
