@@ -17,7 +17,7 @@ from bench.soak.front import Outcome, rounds
 from bench.soak.leaks import surrounded
 
 SECRETS_A_PLACE = 10
-PLACES = ("answer", "reasoning", "argument", "effect", "result", "stderr", "error")
+PLACES = ("answer", "reasoning", "argument", "effect", "result", "stderr", "error", "model", "command")
 AGENT = """
 import json, os, sys, urllib.request
 from offbook import effect
@@ -29,7 +29,7 @@ def refund(order, note):
     return said["result"]
 
 def ask(messages):
-    body = json.dumps({"model": "m", "messages": messages}).encode()
+    body = json.dumps({"model": said["model"], "messages": messages}).encode()
     headers = {"authorization": "Bearer " + said["key"]}
     url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
     try:
@@ -85,7 +85,14 @@ def _written(said: dict[str, str]) -> dict[str, str]:
         for file, text in zip(INPUTS, (json.dumps(answers), json.dumps(said), AGENT), strict=True):
             (folder / file).write_text(text)
         own = dict.fromkeys(("TMPDIR", "HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"), name)
-        command = [str(Path(sys.executable).parent / "offbook"), *EXPLORE.split(), "--", sys.executable, "agent.py"]
+        command = [
+            str(Path(sys.executable).parent / "offbook"),
+            *EXPLORE.split(),
+            "--",
+            sys.executable,
+            "agent.py",
+            said["command"],
+        ]
         done = subprocess.run(
             command,
             cwd=folder,

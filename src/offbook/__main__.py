@@ -2,4 +2,4 @@
 
 from offbook.cli.main import main
 
-raise SystemExit(main())
+main()

@@ -321,14 +321,20 @@ def capture_content(sink: Sink, content: Callable[[], CallContent | None]) -> No
 
 
 class RecordedCallCounter:
-    """A sink that counts recorded calls: `outcomes` has their numbers by fault type, `""` for none."""
+    """A sink that counts recorded calls: `outcomes` has their numbers by fault type, `""` for none.
+
+    `has_replayed` says whether a recording has answered a call.
+    """
 
     def __init__(self) -> None:
         self.outcomes = Counter[str]()
+        self.has_replayed = False
 
     def emit(self, event: Event) -> None:
         if isinstance(event, CallRecorded):
             self.outcomes[event.fault_type or ""] += 1
+        elif isinstance(event, ReplayServed):
+            self.has_replayed |= event.key is not None
 
     def describe_failure(self) -> str:
         """Return how all calls failed, or "" if one got an answer, or none was made."""

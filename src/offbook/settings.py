@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -335,6 +336,20 @@ def _tool(name: str, declared: Any, *, source: str) -> ToolSettings:
         hint = "leave out effect or read_only, or set one of them to false"
         raise InputError("a tool that only reads has no effect", source=source, place=place, hint=hint)
     return tool
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a declaration is for every tool whose name fits: `*refund`."""
+    return "*" in name
+
+
+def fitting_tools(declared: Mapping[str, ToolSettings], names: Collection[str]) -> dict[str, ToolSettings]:
+    """Return declarations with those of patterns for the tools of `names` that fit. One for a whole name counts more,
+    and among patterns the last one.
+    """
+    patterns = [(pattern, tool) for pattern, tool in declared.items() if is_pattern(pattern)]
+    fitting = {name: tool for pattern, tool in patterns for name in names if fnmatchcase(name, pattern)}
+    return fitting | {name: tool for name, tool in declared.items() if not is_pattern(name)}
 
 
 def unknown_tools(tools: Mapping[str, ToolSettings], seen: Collection[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -249,17 +249,21 @@ PROVIDER_NAMES: dict[str, str] = {
 KEY_HEADERS = frozenset(name for vendor in _ALL for name in vendor.key_headers)
 CREDENTIAL_HEADERS = KEY_HEADERS | {"proxy-authorization", "cookie", "x-auth-token", "x-amz-security-token"}
 """Every header in which a request may carry a secret."""
-_CREDENTIAL_HEADER = re.compile(
-    r"(x|cf|helicone|portkey|litellm|langfuse|langsmith|ocp|apim|private|circle|job|vault|consul|dd|tavily|exa|xi|fal)-"
-    r"(.*-)?(key|token|auth|authorization|secret|password|credentials?|signature|session|assertion)"
-    r"|(.*-)?(api-?key|auth-?token|access-?token|subscription-?key|authorization|authentication|secret|password)"
+_CREDENTIAL_NAME = re.compile(
+    r"(?!.*(cache|idempotency|websocket|surrogate|partition|routing|sort|next|page|sync|continuation)[-_]?(key|token))"
+    r"(.*[-_])?(key|token|auth|authorization|authentication|secret|password|passphrase|credentials?|signature|assertion"
+    r"|apikey|(access|secret|user|subscription|account|client|private)key|(auth|access|session|id|refresh)token"
+    r"|samlresponse)|(x|cf)-(.*-)?session"
 )
 
 
-def is_credential_header(name: str) -> bool:
-    """Return whether a lower-case header name authenticates requests, to a vendor or to a gateway."""
+@lru_cache(1_024)
+def is_credential_name(name: str) -> bool:
+    """Return whether a header or a query parameter with this lower-case name may authenticate requests, to a vendor or
+    to a gateway.
+    """
     return name in CREDENTIAL_HEADERS or (
-        not name.startswith(("x-offbook-", "x-amz-checksum")) and _CREDENTIAL_HEADER.fullmatch(name) is not None
+        not name.startswith(("x-offbook-", "x-amz-checksum")) and _CREDENTIAL_NAME.fullmatch(name) is not None
     )
 
 

@@ -2,7 +2,15 @@
 
 import pytest
 
-from offbook.agents.preset import UNKNOWN, Preset, built_in_presets, known_program, presets_of, with_preset
+from offbook.agents.preset import (
+    UNKNOWN,
+    KnownProgram,
+    Preset,
+    built_in_presets,
+    known_program,
+    presets_of,
+    with_preset,
+)
 from offbook.errors import InputError
 from offbook.settings import ToolSettings, load_project
 from offbook.wire.settings import ExecArguments
@@ -43,10 +51,17 @@ def test_a_preset_can_be_named_and_switched_off():
 
 def test_arguments_come_right_after_the_program():
     codex = known_program("auto", ["npx", "@openai/codex", "exec", "hi"], PRESETS)
-    words = codex.command(["npx", "@openai/codex", "exec", "hi"], "http://127.0.0.1:1/s/run")
+    command = ["npx", "@openai/codex", "exec", "hi"]
+    words = codex.command(command, "http://127.0.0.1:1/t/secret/s/run", bare_url="http://127.0.0.1:1/s/run")
     assert words[:3] == ["npx", "@openai/codex", "-c"]
     assert words[-2:] == ["exec", "hi"]
     assert 'base_url="http://127.0.0.1:1/s/run/v1"' in " ".join(words)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_no_preset_puts_the_token_on_a_command_line_that_all_users_can_read(name):
+    words = KnownProgram(name, PRESETS[name]).command(["program"], "URL", bare_url="BARE")
+    assert "URL" not in " ".join(words)
 
 
 def test_what_the_user_sets_counts_more_than_a_preset():

@@ -43,7 +43,8 @@ def test_a_workflow_recorded_again_is_added_and_says_so_in_one_line(run, write, 
     assert run(*RUN)[0] == 0
     code, _, err = run(*RUN)
     assert code == 0
-    assert err == "offbook: run.json has 2 exchanges: this run is added to them; --record-mode fresh replaces them\n"
+    adds = "run.json has 2 exchanges, and this run adds its own; --record-mode fresh replaces the recording"
+    assert err == f"offbook: {adds}\n"
     recorded = json.loads((tmp_path / "run.json").read_text())
     assert [len(entry) for key, entry in recorded.items() if not key.startswith("_")] == [2, 2]
 
@@ -76,5 +77,7 @@ def test_a_server_of_mcp_which_clients_start_again_and_again_says_that_it_adds(w
     offbook = Path(sys.executable).parent / "offbook"
     command = [offbook, "mcp", "record", "--output", "one.json", "--", sys.executable, "-S", "-c", ""]
     done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert "one.json has 2 exchanges: this run is added to them; --record-mode fresh replaces them" in done.stderr
+    assert (
+        "one.json has 2 exchanges, and this run adds its own; --record-mode fresh replaces the recording" in done.stderr
+    )
     assert done.stdout == ""

@@ -63,8 +63,8 @@ def is_else(planted, found):
 
 def test_the_zoo_is_as_large_as_it_is_said_to_be():
     programs = [group for group in TWINS if isinstance(group[0], PlantedProgram) and group[0].side_effects]
-    assert len(ANIMALS) >= 170
-    assert len(TWINS) >= 140
+    assert len(ANIMALS) >= 185
+    assert len(TWINS) >= 155
     assert len(programs) >= 15
 
 

@@ -30,7 +30,7 @@ def test_cases_are_compared_by_their_faults():
     comparison = compare_explorations(before, after)
     assert comparison.changes == (
         VerdictChange("call=1: connection_reset", "crashed", "recovered"),
-        VerdictChange("call=1: empty_response", None, "undetected (broken data)"),
+        VerdictChange("call=1: empty_response", None, "undetected (failed check)"),
         VerdictChange("call=1: content_filter", "hung", None, is_left_out=True),
     )
     assert comparison.same == 1
@@ -65,7 +65,7 @@ def test_what_a_budget_left_out_then_or_now_is_not_known():
     after = replace(exploration(empty_response="undetected"), not_tried=frozenset({"call=1: timeout"}))
     comparison = compare_explorations(before, after)
     assert comparison.changes == (
-        VerdictChange("call=1: empty_response", None, "undetected (broken data)", was_left_out=True),
+        VerdictChange("call=1: empty_response", None, "undetected (failed check)", was_left_out=True),
         VerdictChange("call=1: timeout", "crashed", None, is_left_out=True),
     )
     assert [change.case for change in comparison.left_out] == ["call=1: timeout"]

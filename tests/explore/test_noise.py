@@ -9,8 +9,8 @@ import pytest
 
 from offbook import explore_function
 from offbook.explore.explorer import with_noise
+from offbook.explore.judge import assess
 from offbook.explore.noise import noise_between
-from offbook.explore.verdict import assess
 from tests.explore.runs import DECLARED, clean_run, fired_run, write_recording
 
 HI = [{"role": "user", "content": "Hi"}]

@@ -7,8 +7,8 @@ import pytest
 from offbook import explore_function, tool
 from offbook.errors import InputError, ToolFaultError
 from offbook.explore.explorer import with_noise
+from offbook.explore.judge import assess
 from offbook.explore.state import state_of_path, state_value
-from offbook.explore.verdict import assess
 from offbook.tools.effects import Effect
 from tests.explore.runs import DECLARED, clean_run, fired_run, write_recording
 
@@ -25,6 +25,7 @@ OPEN = {"balance": 180}
         ("wrong effect", {"state": {"balance": 150}, "effects": (MORE,)}),
         ("different result", {"state": {"balance": 150}, "effects": (MORE,), "result": "Nothing was paid in."}),
         ("failed partway", {"state": {"balance": 150}, "effects": (MORE,), "error": DECLARED}),
+        ("left behind", {"state": {"balance": 130}, "effects": (PAID,), "error": DECLARED}),
         ("wrong effect", {"effects": (PAID, MORE)}),
     ],
 )

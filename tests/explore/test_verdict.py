@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from offbook.errors import InputError
+from offbook.explore.judge import assess
 from offbook.explore.options import broken_invariants, gave_up_by
 from offbook.explore.run import FirstLife, RunFailure
 from offbook.explore.verdict import (
@@ -12,7 +13,6 @@ from offbook.explore.verdict import (
     TITLES,
     VERDICTS,
     Assessment,
-    assess,
     parse_verdicts,
     stored_assessment,
     stored_titles,
@@ -257,7 +257,7 @@ def test_the_evidence_of_a_repeated_effect_says_that_its_idempotency_key_was_ano
 
 def test_the_evidence_counts_what_ran_often_before_a_run_gave_up():
     run = fault_run("one_more_tool", effects=(PAID, PAID, PAID), error=DECLARED)
-    assert "refund(order_id=42) 3 times had run" in assess(run, PAYING).evidence
+    assert "refund(order_id=42) had run 3 times" in assess(run, PAYING).evidence
 
 
 def test_a_last_call_that_fails_for_good_after_all_effects_was_not_needed():
@@ -422,8 +422,9 @@ def test_a_result_that_gives_up_without_naming_what_stands_leaves_it_behind():
     assert assess(run, PAYING).title == "different result"
     assessment = assess(run, PAYING, gave_up=gave_up_by("^Nichts"))
     assert assessment.title == "left behind"
-    stands, said, difference = assessment.evidence
+    stands, names, said, difference = assessment.evidence
     assert stands == "refund(order_id=42) stands, and the run gave up without naming that"
+    assert names == "what would name it: refund, 42"
     assert said == "its result says that it gave up"
     assert difference.endswith(f"\n  -{PAYING.result}\n  +{NOTHING_PAID}")
 
@@ -478,6 +479,8 @@ NUMBERED = tuple(Effect(tool="book_invoice", arguments={"number": number}) for n
         ("failed partway", (CHARGED, SHIPPED), "^Sorry", "Sorry, you are charged for order 7, which is not sent."),
         ("left behind", (CHARGED, SHIPPED), None, {"ok": False, "charge": False, "error": "no charge"}),
         ("failed partway", (CHARGED, SHIPPED), None, {"ok": False, "charge": True}),
+        ("failed partway", (CHARGED, SHIPPED), None, {"ok": False, "charged": True, "shipped": False}),
+        ("left behind", (CHARGED, SHIPPED), None, {"ok": False, "charged": False, "shipped": False}),
         ("failed partway", INVOICES, "^Partial", "Partial: 1 of 2 booked. Not booked: R-2. Please book it by hand."),
         ("left behind", INVOICES, "^Partial", "Partial: nothing was booked. Please book all invoices again."),
         ("failed partway", NUMBERED, "^Partial", "Partial: 1 of 2 booked. Not booked: 2. Please book it by hand."),
@@ -490,6 +493,54 @@ def test_a_result_that_gives_up_names_what_stands_in_other_words(verdict, effect
     clean = clean_run(result={"ok": True}, effects=effects)
     run = fired_run(result=result, effects=effects[:1])
     assert assess(run, clean, gave_up=gave_up_by(gave_up)).title == verdict
+
+
+LIST = ["R-1 is booked", "R-2 is booked"]
+UNBOOKED = tool_run("book_invoice", has_run=False, side_effect=True, error="no", arguments={"number": "R-2"})
+NOT_BOOKED = ("tool=book_invoice call=2: tool_error",)
+
+
+@pytest.mark.parametrize(
+    ("title", "result", "whole", "fault"),
+    [
+        ("different outcome", LIST[:1], LIST, NOT_BOOKED),
+        ("different outcome", LIST[0], "\n".join(LIST), NOT_BOOKED),
+        ("different outcome", None, "Both are booked.", NOT_BOOKED),
+        ("different outcome", [], LIST, NOT_BOOKED),
+        (BROKEN, "", "Both are booked.", NOT_BOOKED),
+        (BROKEN, {"exit": 0, "stdout": ""}, {"exit": 0, "stdout": "Both are booked."}, NOT_BOOKED),
+        (BROKEN, LIST[:1], LIST, ("call=1 attempt=1: partial_response half",)),
+        (BROKEN, {"booked": "None"}, {"booked": "R-1"}, NOT_BOOKED),
+    ],
+)
+def test_a_result_may_lack_what_failed_with_an_error(title, result, whole, fault):
+    run = fired_run(fired=fault, result=result, effects=INVOICES[:1], tools=(UNBOOKED,))
+    assert assess(run, clean_run(result=whole, effects=INVOICES)).title == title
+
+
+def test_a_result_may_lack_an_effect_of_whose_end_nobody_has_heard():
+    lost = replace(UNBOOKED, has_run=True)
+    run = fired_run(fired=("tool=book_invoice call=2: tool_lost",), result=LIST[:1], effects=INVOICES, tools=(lost,))
+    assert assess(run, clean_run(result=LIST, effects=INVOICES)).title == "different result"
+
+
+def test_a_question_claims_no_effect():
+    result = "Order 42 is refunded? No. Not yet."
+    clean = clean_run(result="Order 42 is refunded.", effects=(PAID,))
+    assert assess(fired_run(result=result), clean).title == "different outcome"
+
+
+def test_a_read_that_is_repeated_with_one_result_is_needed_once():
+    again = clean_run(tools=(READ, replace(READ, call=2)), declarations=READS)
+    failed = replace(READ, call=2, result="", error="no", has_run=False)
+    run = fired_run(fired=("tool=find_order call=2: tool_error",), tools=(READ, failed))
+    assert assess(run, again).title == "recovered"
+    assert assess(run, replace(again, declarations={})).title == WENT_ON
+    polled = replace(again, tools=(READ, replace(READ, call=2, result="6")))
+    assert assess(run, polled).title == WENT_ON
+    other = tool_run("check", has_run=False, error="no")
+    both = replace(again, tools=(*again.tools, tool_run("check")))
+    assert assess(replace(run, tools=(READ, replace(READ, call=2), other)), both).title == WENT_ON
 
 
 def test_a_field_that_repeats_what_was_asked_for_claims_no_effect():
@@ -751,15 +802,12 @@ def test_findings_are_the_worst_verdicts():
         ("hung", {"hung"}),
         ("bad-retry", {f"bad retry ({why})" for why in ("lost messages", "storm", "in vain", "too soon")}),
         ("storm", {"bad retry (storm)"}),
-        ("retry-storm", {"bad retry (storm)"}),
         ("repeated-effect", {"repeated effect", "possible repeated effect"}),
-        ("repeated side effect", {"repeated effect", "possible repeated effect"}),
-        ("possible-repeat", {"possible repeated effect"}),
-        ("wrong", {"undetected (failed check)", "bad retry (lost messages)"}),
+        ("possible-repeated-effect", {"possible repeated effect"}),
         ("bad retry (in vain)", {"bad retry (in vain)"}),
     ],
 )
-def test_verdicts_are_selected_by_family_reason_title_or_former_name(name, titles):
+def test_verdicts_are_selected_by_family_reason_or_title(name, titles):
     assert parse_verdicts([name], source="--fail-on") == titles
 
 
@@ -768,8 +816,6 @@ def test_verdicts_are_selected_by_family_reason_title_or_former_name(name, title
     [
         (TITLES, set(TITLES)),
         (["repeated effect"], {"repeated effect"}),
-        (["undetected", "hung"], {"undetected (broken data)", "hung"}),
-        (["wrong"], {"undetected (failed check)", "bad retry (lost messages)"}),
     ],
 )
 def test_titles_in_files_are_read_as_they_were_meant(names, titles):
@@ -787,24 +833,15 @@ def test_a_misspelt_verdict_is_answered_with_the_closest_one():
     assert caught.value.hint == "did you mean 'bad-retry'?"
 
 
-LOST = "the request after the failure lacks 2 messages of its conversation"
-
-
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
-        (("repeated side effect", ()), Assessment("repeated effect", (), "certain")),
-        (("possible repeat", ()), Assessment("repeated effect", (), "possible")),
-        (("wrong", ("it said sorry",)), Assessment("undetected", ("it said sorry",), "failed check")),
-        (("wrong", (LOST,)), Assessment("bad retry", (LOST,), "lost messages")),
-        (("undetected", ()), Assessment("undetected", (), "broken data")),
-        (("went on without", ()), Assessment("undetected", (), "went on without")),
-        (("retried in vain", ()), Assessment("bad retry", (), "in vain")),
+        (("repeated effect", ()), Assessment("repeated effect", (), "certain")),
         (("bad retry", (), "too soon"), Assessment("bad retry", (), "too soon")),
-        (("crashed", ()), Assessment("crashed")),
+        (("crashed", ("exit 3",)), Assessment("crashed", ("exit 3",))),
     ],
 )
-def test_verdicts_in_files_of_earlier_versions_are_read(stored, expected):
+def test_verdicts_in_files_are_read(stored, expected):
     assert stored_assessment(*stored) == expected
 
 
@@ -861,8 +898,8 @@ def refused(number=2, **fields):
     ("calls", "end"),
     [
         ((refused(),), "no later request was accepted"),
-        ((refused(), refused(3)), "for ever: 1 further request was refused, too"),
-        ((refused(), refused(3), refused(4)), "for ever: 2 further requests were refused, too"),
+        ((refused(), refused(3)), "permanently: 1 further request was also refused"),
+        ((refused(), refused(3), refused(4)), "permanently: 2 further requests were also refused"),
     ],
 )
 def test_a_run_that_the_api_refuses_for_ever_is_a_finding(calls, end):

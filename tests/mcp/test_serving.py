@@ -56,6 +56,15 @@ def test_clients_find_the_servers_by_a_config_that_holds_no_key():
     assert not path.parent.exists()
 
 
+def test_a_real_server_may_repeat_what_its_config_proves(tmp_path):
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "opaque-4711, opaque-4712"}]}}
+    with LoopbackServer(json.dumps(answer).encode()) as upstream:
+        server = {"url": f"{upstream.url}/mcp?api_key=opaque-4711", "headers": {"X-Notes-Key": "opaque-4712"}}
+        with offbook.serving(record=tmp_path / "run.json", mcp={"notes": server}) as recording:
+            assert write(recording.mcp["notes"].url) == answer
+    assert "opaque" not in (tmp_path / "run.json").read_text()
+
+
 def test_a_real_server_gets_the_headers_of_its_config_and_they_are_not_recorded(tmp_path, monkeypatch):
     monkeypatch.setenv("NOTES_KEY", "the key")
     answer = {"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete", "content": []}}

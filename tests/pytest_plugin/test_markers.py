@@ -66,11 +66,25 @@ class TestWithoutTheFixture:
         assert "test_it.json: no such recording" in printed_output(result)
         assert "hint: record it: pytest test_it.py::test_it --offbook-record=once" in printed_output(result)
 
-    def test_one_that_makes_no_call_passes_and_records_nothing(self, project):
+    @pytest.mark.parametrize("option", [(), ("--offbook-record=once",)])
+    def test_one_that_is_marked_itself_and_makes_no_call_is_an_error(self, project, option):
+        project.test("@pytest.mark.offbook\ndef test_it():\n    pass\n")
+        result = project.run(*option)
+        result.assert_outcomes(passed=1, errors=1)
+        assert "makes no call that the marker answers, so nothing is replayed" in printed_output(result)
+
+    def test_one_in_a_marked_module_that_makes_no_call_passes_and_records_nothing(self, project):
         project.test('pytestmark = pytest.mark.offbook(provider="openai")\ndef test_it():\n    pass\n')
         project.run("--offbook-record=once").assert_outcomes(passed=1)
         project.run().assert_outcomes(passed=1)
         assert not (project.folder / "recordings").exists()
+
+    def test_the_recording_of_something_else_is_not_to_be_replaced_unasked(self, project):
+        project.write("bot.json", '{"_version": 2, "a": {"content": "Hello!", "request_hash": "0"}}')
+        project.test(f'{ASKS}\n@pytest.mark.offbook(recording="bot.json")\ndef test_it():\n    ask()\n')
+        result = project.run()
+        result.assert_outcomes(failed=1)
+        assert "hint: is bot.json the recording of this test? If it is, record the test again" in printed_output(result)
 
     def test_a_wrong_marker_is_an_error(self, project):
         project.test("pytestmark = pytest.mark.offbook(prvider=1)\ndef test_it():\n    pass\n")

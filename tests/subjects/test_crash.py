@@ -8,10 +8,10 @@ from offbook import explore_function
 from offbook.errors import InputError
 from offbook.explore.cases import cases_of
 from offbook.explore.explorer import Explorer
+from offbook.explore.judge import assess
 from offbook.explore.options import CRASH_VARIANTS, ExploreOptions, select_variants
 from offbook.explore.run import RunFailure, sites_of
 from offbook.explore.settings import ExploreSettings
-from offbook.explore.verdict import assess
 from offbook.faults import At, Crash, FaultInjector, FaultPlan, inject_tools, parse_fault
 from offbook.session.provider import MockProvider
 from offbook.settings import arguments_of

@@ -60,16 +60,6 @@ def test_a_finding_is_kept_with_all_that_it_takes_to_run_it_again(careless):
     assert regression.folder == ".."
 
 
-def test_a_finding_with_the_verdict_of_an_earlier_version_is_read(careless):
-    (file,) = write_finding(careless, LOST)
-    kept = json.loads(file.read_text())
-    assert kept["verdict"] == "repeated effect"
-    assert kept.pop("reason") == "certain"
-    file.write_text(json.dumps({**kept, "verdict": "repeated side effect"}))
-    assert load_regression(file).assessment.title == "repeated effect"
-    assert reproduce(file).verdict == "repeated effect"
-
-
 def test_it_is_a_finding_until_it_is_mended(careless, project):
     (file,) = write_finding(careless, LOST)
     assert reproduce(file).verdict == "repeated effect"

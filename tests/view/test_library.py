@@ -9,7 +9,6 @@ from offbook.recording.stores.json_file import JsonFileStore
 from offbook.recording.stores.sqlite import SqliteStore
 from offbook.view import library as library_module
 from offbook.view.library import RunLibrary
-from tests.report.exploration import explorations
 from tests.view import sample
 
 
@@ -26,13 +25,6 @@ class TickingClock:
 def listed(folder):
     library = RunLibrary([folder])
     return {run.id: run for run in library.listed(library.find())}
-
-
-def test_an_exploration_with_the_verdicts_of_earlier_versions_is_listed(tmp_path):
-    report = sample.exploration_report(explorations.naive())
-    former = report.replace(b'"repeated effect"', b'"repeated side effect"')
-    (tmp_path / "old.json").write_bytes(former)
-    assert listed(tmp_path)["old.json"].verdict == "3 findings, worst: repeated effect"
 
 
 def test_every_kind_of_run_is_listed_with_its_verdict_and_figures(tmp_path):

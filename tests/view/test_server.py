@@ -1,5 +1,6 @@
 """The viewer over HTTP: what its page asks for, and what nobody gets."""
 
+import re
 import socket
 from urllib.parse import urlencode, urlsplit
 
@@ -222,7 +223,7 @@ async def test_a_workflow_run_has_its_steps_and_their_calls(tmp_path):
 def test_nothing_outside_the_folder_is_served(served, path):
     (served.folder.parent / "secret.json").write_text('{"_version": 2, "key": {"content": "secret"}}')
     answer = served.get(path)
-    assert answer.status_code == 404
+    assert answer.status_code == (401 if path == "/../x" else 404)  # which leaves the token out
     assert "content" not in answer.text
 
 
@@ -233,13 +234,30 @@ def test_only_this_machine_may_look_and_nobody_may_change(served):
     assert urlsplit(str(served.base_url)).hostname == "127.0.0.1"
 
 
+def test_nothing_is_shown_without_the_token_in_the_address(tmp_path):
+    with ViewServer(RunLibrary([tmp_path])) as server, httpx2.Client() as client:
+        bare = server.url.partition("/t/")[0]
+        for path in ("/", "/viewer.js", "/api/runs", "/report?id=x", "/t/x/api/runs"):
+            assert client.get(bare + path).status_code == 401
+        assert client.get(f"{server.url}api/runs").status_code == 200
+
+
+def test_the_address_that_is_given_to_the_browser_works_once(tmp_path):
+    with ViewServer(RunLibrary([tmp_path])) as server, httpx2.Client() as client:
+        assert client.get(server.opening_url, headers={"host": "evil.example"}).status_code in (401, 403)
+        assert client.get(server.opening_url).headers["location"] == server.url
+        assert client.get(server.opening_url).status_code == 401
+
+
 def test_the_page_may_load_from_its_server_alone(served):
     page = served.get("/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "unsafe" not in page.headers["content-security-policy"]
     for name in ("common.css", "common.js", "viewer.css", "viewer.js", "virtual_list.js"):
-        assert f"/{name}" in page.text
-        assert served.get(f"/{name}").status_code == 200
+        assert f'"{name}"' in page.text
+        loaded = served.get(f"/{name}")
+        assert loaded.status_code == 200
+        assert not re.search(r"""["'`(]/(api|report)""", loaded.text)  # it would leave the token out
 
 
 def test_a_port_that_is_in_use_is_bad_input(tmp_path):

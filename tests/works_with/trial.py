@@ -18,6 +18,7 @@ from pathlib import Path
 
 from .catalog import BY_NAME, PROGRAMS_FOLDER, ROOT, TriedProgram
 from .model import serving_model
+from .namespace import run_inside
 
 RESULTS = ROOT / ".scratch/works-with"
 PLACES = Path("/var/tmp/offbook-works-with")
@@ -190,11 +191,7 @@ def try_program(program: TriedProgram) -> None:
     (RESULTS / f"{program.name}.json").write_text(json.dumps({"version": program.version, "cells": cells}, indent=2))
 
 
-INSIDE = "OFFBOOK_WORKS_WITH_INSIDE"
-
 if __name__ == "__main__":
-    if INSIDE not in os.environ:
-        inside = f"ip link set lo up && {INSIDE}=1 exec {sys.executable} -m {__spec__.name} {' '.join(sys.argv[1:])}"
-        sys.exit(subprocess.run(["unshare", "-rn", "sh", "-c", inside], check=False).returncode)
+    run_inside(__spec__.name)
     for name in sys.argv[1:] or BY_NAME:
         try_program(BY_NAME[name])

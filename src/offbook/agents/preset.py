@@ -35,7 +35,8 @@ class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         package: the package that installs it, which also recognises `npx PACKAGE` and scripts in its folder.
         tested: the version that it was last tried with.
         commands: the names of its executable, and of its module for `python -m`.
-        arguments: inserted right after the program; `{url}` is the address of the server.
+        arguments: inserted right after the program; `{url}` is the address of the server, `{bare_url}` that address
+            without the token of the run, which other users of this machine would see.
         base_url_vars: further variables with the address of the server, as for the option of that name.
         environment: variables that are set unless the user has set them: in every run of a program, and of a framework
             in every replay.
@@ -84,9 +85,9 @@ class KnownProgram(Struct, frozen=True):
         tools = "; its own tools run for real" if runs_tools and self.preset.tools else ""
         return f"recognised: {self.name}{tools}"
 
-    def command(self, words: Sequence[str], url: str) -> list[str]:
+    def command(self, words: Sequence[str], url: str, *, bare_url: str) -> list[str]:
         """Return the words with the arguments that lead the program to the server at `url`."""
-        added = [argument.replace("{url}", url) for argument in self.preset.arguments]
+        added = [each.replace("{url}", url).replace("{bare_url}", bare_url) for each in self.preset.arguments]
         return [*words[: self.place + 1], *added, *words[self.place + 1 :]]
 
     def environment(self, environment: Mapping[str, str], *, is_replayed: bool) -> dict[str, str]:

@@ -328,7 +328,6 @@ class MainGroup(LazyGroup):
                 other of the two.
         """
         import shlex
-        from shutil import which
 
         from offbook.errors import InputError
 
@@ -340,9 +339,8 @@ class MainGroup(LazyGroup):
         file = "" if place is None else own[place]
         is_workflow = file.endswith((".yaml", ".yml"))
         if command == "replay":
-            if place is not None and not is_workflow and own[place + 1 :] and which(own[place + 1]):
-                hint = f"type: {shlex.join(['offbook', 'replay', *own[: place + 1], '--', *own[place + 1 :]])}"
-                raise InputError("a program comes after --", source=own[place + 1], hint=hint)
+            if place is not None and not is_workflow and own[place + 1 :]:
+                _refuse_second(own[:place], file, own[place + 1 :])
             return args
         if is_workflow:
             hint = "offbook replay FLOW --recording PATH, or offbook replay RECORDING -- COMMAND …"
@@ -392,6 +390,24 @@ _OTHER_SPELLINGS = {
     "--json": "for a program, --report PATH writes JSON",
 }
 """The workflow names of `replay`'s program options, and vice versa."""
+
+
+def _refuse_second(options: list[str], recording: str, words: list[str]) -> None:
+    """Raise InputError for a workflow or a program right after a recording, and name the command that replays it."""
+    import shlex
+    from shutil import which
+
+    from offbook.errors import InputError
+    from offbook.tools.child_process import INTERPRETERS
+
+    first, *rest = words
+    if first.endswith((".yaml", ".yml")):
+        given = shlex.join([*options, first, *rest, "--recording", recording])
+        raise InputError("the workflow comes first", source=first, hint=f"type: offbook replay {given}")
+    interpreter = INTERPRETERS.get(first[first.rfind(".") :]) if "." in first else None
+    if interpreter is not None or which(first):
+        program = [*options, recording, "--", *([interpreter] if interpreter else ()), *words]
+        raise InputError("a program comes after --", source=first, hint=f"type: offbook replay {shlex.join(program)}")
 
 
 class RecordingGroup(LazyGroup):

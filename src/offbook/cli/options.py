@@ -187,8 +187,8 @@ def note_recorded(location: str, mode: RecordMode | None) -> None:
 
     size, _ = (0, 0) if mode is not None else recorded_size(location)
     if size:
-        message = f"{location} has {pluralize(size, 'exchange')}: this run is added to them"
-        print_message("offbook: ", f"{message}; --record-mode fresh replaces them", is_err=True)
+        message = f"{location} has {pluralize(size, 'exchange')}, and this run adds its own"
+        print_message("offbook: ", f"{message}; --record-mode fresh replaces the recording", is_err=True)
 
 
 def recorded_size(location: str) -> tuple[int, int]:

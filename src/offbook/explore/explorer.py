@@ -15,6 +15,7 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, OrderCases, cases_of, order_cases, probe_plan, require_case
 from offbook.explore.causes import Discovery, QuietRule, discovery_of
+from offbook.explore.judge import assess
 from offbook.explore.noise import Noise, noise_between, state_noise
 from offbook.explore.options import ExploreOptions, broken_invariants
 from offbook.explore.pairs import Pairs, Waves, expected_cases
@@ -36,7 +37,7 @@ from offbook.explore.schedule import (
 )
 from offbook.explore.sharing import KnownRuns, leading_ids
 from offbook.explore.start_check import ForkingSubject, check_starts, sample_budget
-from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Reason, Verdict, assess
+from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Reason, Verdict
 from offbook.faults import FaultPlan, parse_fault
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 

@@ -754,7 +754,7 @@ def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = (), *, is_cut: bo
     return Turn(results=_tool_results(request.messages), offered=offered, asked=acting, is_cut=is_cut)
 
 
-_SERVER_STATE = frozenset(("previous_response_id", "conversation"))
+_SERVER_STATE = frozenset(("previous_response_id", "conversation", "thread"))
 """Request fields for a conversation stored at the API."""
 
 _ANSWERED = (200, 101)

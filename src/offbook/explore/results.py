@@ -1,20 +1,22 @@
-"""The content of a run's result compared with the clean one: claims, broken parts, differences."""
+"""The content of a run's result compared with the clean one: claims, named effects, broken parts, differences."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from offbook.explore.effects import mask_volatile
+from offbook.explore.run import Run
 from offbook.text import common_start, pluralize, shorten
+from offbook.tools.effects import Effect
 from offbook.tools.failures import is_failed_result
 
 _PLACEHOLDER = re.compile(r"(?<![\w'])(?:None|null|undefined|NaN|\[object Object\])(?![\w'])")
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|[。！？；]|\n")
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n")
 _WORD = re.compile(r"\w+")
 _SPACE = re.compile(r"\s+")
 _RAW_ERROR = re.compile(
@@ -72,30 +74,8 @@ def _claims(value: Any, name: str) -> Iterator[Claim]:
         yield Claim(f"{name}{msgspec.json.encode(value).decode()}".casefold(), is_field=True)
 
 
-def sentences_of(result: Any) -> Iterator[str]:
-    """Yield the sentences and fields of a result, without self-reported failures.
-
-    Fields that are false, zero or empty say nothing either.
-    """
-    yield from _sentences(_said(result))
-
-
-def _sentences(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, each in value.items():
-            if not is_failed_result({key: each}):
-                yield from (f"{key}: {sentence}" for sentence in _sentences(each))
-    elif isinstance(value, list):
-        for each in value:
-            yield from _sentences(each)
-    elif isinstance(value, str):
-        yield from (each for each in _SENTENCE_END.split(value) if each.strip() and not is_failed_result(each))
-    elif value:
-        yield msgspec.json.encode(value).decode()
-
-
 def _comparable(sentence: str) -> str:
-    return _SPACE.sub(" ", mask_volatile(sentence)).strip(" .!?;:,\"'*#-").casefold()
+    return _SPACE.sub(" ", mask_volatile(sentence)).strip(" .!;:,\"'*#-。！；").casefold()  # a question is no claim
 
 
 _SPECIAL = re.compile(r"([.^$*+?{}\[\]\\|()])")
@@ -111,17 +91,142 @@ def pattern_like(result: Any, clean: Any) -> str:
     for claim in claims_of(result) if result is not None else ():
         words = claim.text.split()[:PATTERN_WORDS]
         pattern = " ".join(r"\S+" if _VARIABLE.fullmatch(word) else _SPECIAL.sub(r"\\\1", word) for word in words)
-        pattern = f"(?i){pattern}"
+        pattern = "(?i)" + pattern.replace("'", ".")  # which a shell takes as it is
         if re.search(r"[^\W\d_]{3}", claim.text) and not re.search(pattern, result_text(clean)):
             return pattern
     return ""
 
 
-def repeats_claims(result: Any, clean: Any, speaks: Callable[[Claim], bool]) -> bool:
+def _repeats_claims(result: Any, clean: Any, speaks: Callable[[Claim], bool]) -> bool:
     """Return whether a result has all of the clean one's informative claims, or all claims if none is informative."""
     said, claims = {each.text for each in claims_of(result)}, claims_of(clean)
     about = [each for each in claims if speaks(each)] or claims
     return bool(about) and all(each.text in said for each in about)
+
+
+# Which effects a text names. Only names and values count: no list of phrases tells `charged` from `nothing was charged`
+# in every language.
+
+# Between the words of some scripts stands no space: `フライトLH-77は予約済み` has the word `LH-77`.
+_UNSPACED = "\u0e00-\u0e7f\u3005-\u30ff\u3400-\u9fff\uac00-\ud7af\uff66-\uff9f"
+_SIGN = rf"[^\W{_UNSPACED}]"
+_TOKEN = re.compile(rf"(?:{_SIGN}|-)*\d(?:{_SIGN}|-)*")
+_NAME_PART = re.compile(r"[^\W_]+?(?=[A-Z]|_|$)")
+
+
+def _has_word(text: str, word: str) -> bool:
+    return re.search(rf"(?<!{_SIGN}){re.escape(word)}(?!{_SIGN})", text, re.IGNORECASE) is not None
+
+
+def _values_of(effect: Effect, *, min_digits: int = 2) -> set[str]:
+    """Return the values of arguments that can stand in a text: words, numbers and short phrases."""
+    values = (each for each in effect.arguments.values() if not isinstance(each, bool | dict | list | type(None)))
+    return {str(each) for each in values if len(str(each)) >= (2 if isinstance(each, str) else min_digits)}
+
+
+def _returned_ids(effect: Effect, run: Run) -> set[str]:
+    """Return the words with digits in the tool's result for this effect."""
+    results = (each.result for each in run.tools if each.tool == effect.tool and each.arguments == effect.arguments)
+    return {token for text in results for token in _TOKEN.findall(text) if len(token) > 1}
+
+
+def own_values(effect: Effect, run: Run, *, given: bool = False, min_digits: int = 2) -> set[str]:
+    """Return the values of an effect that no other tool had or returned: only its arguments, if they are `given`."""
+    others = [each for each in run.tools if each.tool != effect.tool]
+    shared = result_text([[each.arguments, each.result] for each in others])
+    own = _values_of(effect, min_digits=min_digits) | (set() if given else _returned_ids(effect, run))
+    return {each for each in own if not _has_word(shared, each)}
+
+
+_LETTERS = re.compile(rf"[^\W\d_{_UNSPACED}]+|[{_UNSPACED}]+")
+_STEM_LENGTH = 4
+"""The minimum common length of words on the same subject: `refund` and `refunded`."""
+
+
+def _words_of(text: str) -> set[str]:
+    """Return the words of a text, or of a tool's name, that are long enough to be informative."""
+    words = [part for word in _LETTERS.findall(text) for part in (word, *_NAME_PART.findall(word))]
+    return {word.casefold() for word in words if len(word) >= _STEM_LENGTH}
+
+
+def names_effect(
+    run: Run,
+    effect: Effect,
+    *,
+    missing: Collection[Effect],
+    standing: Collection[Effect],
+    gives_up: Callable[[str], bool],
+) -> bool:
+    """Return whether a run that gave up names an effect, in its result or its error.
+
+    It does by the tool's name, or by a value that only this effect has. It also does by a sentence with a word of the
+    tool's name and a value of an argument, by a field of such a name that is true or a number, by just the word in a
+    sentence that does not itself give up (`Nothing was charged` says the contrary), or by listing all `missing` effects
+    of this tool, which implies the others. Words shared with missing effects do not count.
+    """
+    text = result_text(run.result) if run.error is None else f"{run.error.message}\n{result_text(run.result)}"
+    name = "[ _-]?".join(map(re.escape, re.split("[ _-]", effect.tool.rpartition(".")[2])))
+    has_name = re.search(rf"(?<!{_SIGN}){name}(?!{_SIGN})", text, re.IGNORECASE)
+    if has_name or any(_has_word(text, each) for each in own_values(effect, run)):
+        return True
+    words = _words_of(effect.tool).difference(*(_words_of(each.tool) for each in missing))
+    values = _values_of(effect, min_digits=1)
+    for sentence in _sentences_of(run):
+        said = _words_of(sentence.text)
+        if sentence.is_field or any(_has_word(sentence.text, each) for each in values):
+            if any(one[:_STEM_LENGTH] == other[:_STEM_LENGTH] for one in words for other in said):
+                return True
+        elif not said.isdisjoint(words) and not gives_up(sentence.text):
+            return True
+    known = result_text([each.arguments for each in standing])
+    lacking = [own_values(each, run, min_digits=1) for each in missing if each.tool == effect.tool]
+    is_listed = [any(_has_word(text, each) and not _has_word(known, each) for each in values) for values in lacking]
+    return bool(is_listed) and all(is_listed)
+
+
+def _sentences_of(run: Run) -> Iterator[Claim]:
+    """Yield the sentences and fields of what a run says, without self-reported failures.
+
+    Fields that are false, zero or empty say nothing either.
+    """
+    if run.error is not None:
+        yield Claim(run.error.message)
+    yield from _sentences(_said(run.result), "")
+
+
+def _sentences(value: Any, name: str) -> Iterator[Claim]:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if not is_failed_result({key: each}):
+                yield from _sentences(each, f"{name}{key}: ")
+    elif isinstance(value, list):
+        for each in value:
+            yield from _sentences(each, name)
+    elif isinstance(value, str):
+        told = (each for each in _SENTENCE_END.split(value) if each.strip() and not is_failed_result(each))
+        yield from (Claim(f"{name}{each}") for each in told)
+    elif value:
+        yield Claim(f"{name}{msgspec.json.encode(value).decode()}", is_field=True)
+
+
+def claims_effect(result: Any, clean: Run, effect: Effect) -> bool:
+    """Return whether a result has all that the clean run's says of an effect, or all that it says if nothing does.
+
+    A sentence speaks of an effect if it has a value of its arguments. Sentences and fields do if they have a word of
+    the tool's name, or of its result. A field with only an argument's value may merely repeat the request.
+    """
+    words = {part.casefold() for part in _NAME_PART.findall(effect.tool.rpartition(".")[2]) if len(part) > 2}
+    asked, returned = _values_of(effect), _returned_ids(effect, clean)
+    echoes = {each.casefold() for each in asked}
+
+    def speaks(claim: Claim) -> bool:
+        if any(word.startswith(part) for word in re.findall(rf"{_SIGN}+", claim.text) for part in words):
+            return True
+        is_echo = claim.text.rpartition(": ")[2].strip('"') in echoes
+        values = returned - asked if claim.is_field or is_echo else returned | asked
+        return any(_has_word(claim.text, each) for each in values)
+
+    return _repeats_claims(result, clean.result, speaks)
 
 
 def denies_success(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
@@ -173,16 +278,20 @@ def _has_mark(value: Any, marks: Sequence[str]) -> bool:
     return any(mark in result_text(value) for mark in marks)
 
 
-def broken_parts(result: Any, clean: Any, marks: Sequence[str]) -> Iterator[str]:
-    """Describe the broken or missing parts of a result: injected text, placeholders, a truncated or doubled part."""
+def broken_parts(result: Any, clean: Any, marks: Sequence[str], *, is_gap: bool = False) -> Iterator[str]:
+    """Describe the broken or missing parts of a result: injected text, placeholders, a truncated or doubled part.
+
+    If it `is_gap`, parts may honestly be missing.
+    """
     said = result_text(result)
     if any(mark in said for mark in marks):
         yield f"what the fault injected stands in the result: {_around(said, marks)}"
+    elif is_truncated(result, clean) and (is_gap or is_empty_result(result)):
+        yield from () if is_gap else ["it returned nothing, and no error"]
     elif _placeholders(said) > _placeholders(result_text(clean)):
         yield f"the result has a placeholder in place of data: {shorten(' '.join(said.split()), 80)}"
     elif is_truncated(result, clean):
-        returned = "nothing" if is_empty_result(result) else "only a part of the result"
-        yield f"it returned {returned}, and no error"
+        yield "it returned only a part of the result, and no error"
     elif _is_doubled(said, result_text(clean)):
         yield f"the result repeats a part of itself: {shorten(' '.join(said.split()), 80)}"
 

@@ -214,12 +214,16 @@ class RunFailure(Struct, frozen=True, omit_defaults=True):
 _API_MODULES = (
     *("openai", "anthropic", "google", "botocore", "ollama", "mistralai", "cohere", "groq", "litellm"),
     *("httpx", "httpx2", "httpcore", "requests", "aiohttp"),
+    *("pydantic_ai", "agents", "langgraph"),
 )
-_API_ERROR = re.compile(r"(?!ParamValidation|JSONDecode)\w*(?:Error|Exception|Timeout)")
+_API_ERROR = re.compile(r"(?!ParamValidation|JSONDecode|User)\w*(?:Error|Exception|Timeout|Exceeded|Behavior)")
 
 
 def is_api_error(module: str, name: str) -> bool:
-    """Return whether an error is one of a vendor's SDK or an HTTP client, which escapes when its retries are over."""
+    """Return whether an error is one of a vendor's SDK, an HTTP client or an agent framework.
+
+    It escapes when their retries or limits are over. Errors about wrong use are none.
+    """
     return module.partition(".")[0] in _API_MODULES and _API_ERROR.fullmatch(name) is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
@@ -10,7 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.settings import Option, ToolSettings
+from offbook.settings import Option, ToolSettings, fitting_tools, is_pattern
 from offbook.text import compile_pattern, did_you_mean
 from offbook.wire.settings import (
     EXACT,
@@ -231,6 +232,34 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
     intercept: Intercept = False
     intercept_hosts: InterceptHosts = ()
     block_network: BlockNetwork = False
+
+    def naming_tools(self, recording: str | os.PathLike[str]) -> Self:
+        """Return the settings with the tools of a recording in place of patterns like `*refund`. One that none fits
+        stays, for `check_tools`.
+
+        Raises:
+            InputError: the recording cannot be read.
+        """
+        if not any(map(is_pattern, (*self.tools, *self.side_effects, *self.read_only, *self.idempotent))):
+            return self
+        from offbook.recording.tool_names import recorded_tool_names  # noqa: PLC0415
+
+        names = sorted(recorded_tool_names(recording).known)
+
+        def named(declared: Iterable[str]) -> tuple[str, ...]:
+            found = [(each, _partition(each, ":")[0]) for each in declared]
+            fitting = [
+                [each.replace(key, name, 1) for name in fnmatch.filter(names, key)] or [each] for each, key in found
+            ]
+            return tuple(dict.fromkeys(name for each in fitting for name in each))
+
+        return replace(
+            self,
+            tools=fitting_tools(self.tools, names),
+            side_effects=named(self.side_effects),
+            read_only=named(self.read_only),
+            idempotent=named(self.idempotent),
+        )
 
     def check_tools(
         self, recording: str | os.PathLike[str], others: Iterable[str] = (), *, has_run: bool = True

@@ -17,7 +17,7 @@ from offbook.decoding import decode
 from offbook.errors import InputError
 from offbook.events import ClosingSink, Event
 from offbook.files import open_output, open_regular
-from offbook.recording.redact.rules import mask_encoded
+from offbook.recording.redact.rules import mask_reported
 
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
@@ -43,7 +43,7 @@ class JsonLinesSink(ClosingSink):
         fields = {"event": type(event).__name__, **asdict(event)}
         if self._clock is not None:
             fields["at_s"] = self._clock.monotonic_s()
-        self._file.write(mask_encoded(orjson.dumps(fields)).decode() + "\n")
+        self._file.write(mask_reported(orjson.dumps(fields)).decode() + "\n")
         self._file.flush()
 
     def close(self) -> None:

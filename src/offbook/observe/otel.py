@@ -30,7 +30,7 @@ from offbook.events import (
     ToolCalled,
 )
 from offbook.messages import JsonObject, Response
-from offbook.recording.redact.rules import mask_encoded, mask_text
+from offbook.recording.redact.rules import mask_reported, mask_shown
 from offbook.vendors import otel_name
 
 try:
@@ -64,7 +64,9 @@ def content_attributes(content: CallContent) -> dict[str, str]:
         "gen_ai.input.messages": [_input_message(message) for message in messages],
         "gen_ai.output.messages": None if content.response is None else [_output_message(content.response)],
     }
-    return {name: mask_encoded(orjson.dumps(value)).decode() for name, value in attributes.items() if value is not None}
+    return {
+        name: mask_reported(orjson.dumps(value)).decode() for name, value in attributes.items() if value is not None
+    }
 
 
 def _input_message(message: JsonObject) -> JsonObject:
@@ -371,7 +373,7 @@ class OtelSink:
     ) -> Span:
         """A span under `parent`, or else under the caller's current one."""
         return self._tracer.start_span(
-            mask_text(name),
+            mask_shown(name),
             context=None if parent is None else set_span_in_context(parent),
             kind=kind,
             attributes=_without_none(self._common | attributes),
@@ -380,7 +382,7 @@ class OtelSink:
 
     def _end(self, span: Span, *, error: str | None, at_ns: int | None = None) -> None:
         if error is not None:
-            span.set_attribute("error.type", mask_text(error))
+            span.set_attribute("error.type", mask_shown(error))
             span.set_status(Status(StatusCode.ERROR))
         span.end(self._now_ns() if at_ns is None else at_ns)
 
@@ -463,8 +465,8 @@ def _without_none(attributes: _Attributes) -> dict[str, str | int | float | tupl
 
 def _masked(value: str | int | float | tuple[str, ...]) -> str | int | float | tuple[str, ...]:
     if isinstance(value, tuple):
-        return tuple(map(mask_text, value))
-    return mask_text(value) if isinstance(value, str) else value
+        return tuple(map(mask_shown, value))
+    return mask_shown(value) if isinstance(value, str) else value
 
 
 def _set(span: Span, attributes: _Attributes) -> None:

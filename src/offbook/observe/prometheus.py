@@ -28,7 +28,7 @@ from offbook.events import (
     ToolCalled,
     WorkflowEnded,
 )
-from offbook.recording.redact.rules import mask_text
+from offbook.recording.redact.rules import mask_shown
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
@@ -236,4 +236,4 @@ class PrometheusSink(ClosingSink):
 
 def _writable(label: str) -> str:
     """Return the label without secrets, as valid UTF-8: an invalid one would fail every later scrape."""
-    return mask_text(label.encode(errors="replace").decode())
+    return mask_shown(label.encode(errors="replace").decode())

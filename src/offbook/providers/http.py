@@ -27,7 +27,7 @@ from offbook.messages import JsonObject, Reply, Request, Response, StreamedReply
 from offbook.providers.aws_signature import sign_request
 from offbook.providers.pricing import PriceTable
 from offbook.providers.provider import Provider
-from offbook.vendors import CODEC_NAMES, CREDENTIAL_HEADERS, SECRET_QUERY, VENDOR_OF, ProviderName, codec_of
+from offbook.vendors import CODEC_NAMES, SECRET_QUERY, VENDOR_OF, ProviderName, codec_of, is_credential_name
 
 if TYPE_CHECKING:
     import httpx2
@@ -251,8 +251,10 @@ def _checked_url(base_url: str) -> str:
 
 def _credentials(api_key: str, http: HttpOptions) -> tuple[str, ...]:
     """Return the key, and the secrets in headers and the query. A scheme before one, like `Bearer`, may be left out."""
-    values = [value for name, value in http.headers.items() if name.lower() in CREDENTIAL_HEADERS]
-    values += [value for name, value in http.query.items() if name.lower() in SECRET_QUERY]
+    values = [value for name, value in http.headers.items() if is_credential_name(name.lower())]
+    values += [
+        value for name, value in http.query.items() if name.lower() in SECRET_QUERY or is_credential_name(name.lower())
+    ]
     parts = [part for value in (api_key, *values) for part in (value, value.partition(" ")[2])]
     return tuple(dict.fromkeys(filter(None, parts)))
 

@@ -17,11 +17,12 @@ from offbook.explore.cases import FaultCase, cases_of, require_case
 from offbook.explore.causes import cause_of
 from offbook.explore.explorer import CaseResult, next_continuation, with_noise
 from offbook.explore.harness import Harness
+from offbook.explore.judge import assess
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.options import gave_up_by, select_variants
 from offbook.explore.run import MISSPELT, ModelCall, Run, named_calls, recorded_run, sites_of
 from offbook.explore.schedule import LeftOutFault, in_case_order, left_out, parse_budget, rows_near_effects, schedule
-from offbook.explore.verdict import Assessment, assess
+from offbook.explore.verdict import Assessment
 from offbook.faults import FaultPlan
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 import pytest
@@ -80,6 +81,11 @@ NOTHING_EXPLORED = (
     "the run made no call that could fail\n"
     "  hint: let the test use offbook.provider, offbook.gateway, an HTTP client of offbook or offbook.tools(…), or "
     "remove mark.explore"
+)
+NOTHING_CALLED = (
+    "the test is marked offbook and makes no call that the marker answers, so nothing is replayed\n"
+    "  hint: the marker answers httpx, httpx2, requests and aiohttp in this process; for programs use "
+    "offbook.serving(), and remove the marker if the test makes no call"
 )
 NOTHING_USED = (
     "the test takes the fixture offbook and does not use it, so nothing is replayed\n"
@@ -351,10 +357,13 @@ class Offbook(PackageNames, Served):
         lines = [f"{pluralize(len(new), 'call')} not recorded:", *texts[:MAX_SHOWN_MISSES]]
         lines += [f"… and {len(new) - MAX_SHOWN_MISSES:,} more"] if len(new) > MAX_SHOWN_MISSES else []
         if not self.is_recording and not open_store(self._plan.location).exists():
-            lines = [f"{self._plan.location}: no such recording", *lines]
+            told = [line.replace(": responses: ", ": ", 1).removesuffix(" The recording is empty.") for line in lines]
+            lines = [f"{self._plan.location}: no such recording", *told]
             return "\n".join([*lines, f"  hint: {record_first_hint(self._plan)}"])
-        hint = f"  hint: {record_again_hint(self._plan.node_id)}" if any(is_drift for _, is_drift in new) else ""
-        return "\n".join(filter(None, [*lines, hint]))
+        hint = record_again_hint(self._plan.node_id) if any(is_drift for _, is_drift in new) else ""
+        if hint and self._plan.is_named and not self._backend.answered.served:
+            hint = f"is {Path(self._plan.location).name} the recording of this test? If it is, {hint}"
+        return "\n".join([*lines, f"  hint: {hint}"] if hint else lines)
 
     def missing_key_advice(self) -> str:
         """Return which key is not set, if live calls over HTTP have failed that need one; else empty."""
@@ -367,6 +376,12 @@ class Offbook(PackageNames, Served):
         is_used = self._is_used or self._faults.faults or {"_backend", "_golden"} & vars(self).keys()
         if not (is_used or self.is_recording or self._plan.is_explored):
             pytest.fail(NOTHING_USED, pytrace=False)
+
+    def check_called(self, usage: RecordingUsage) -> None:
+        """Fail a test that is marked itself and made no call."""
+        __tracebackhide__ = True
+        if not (usage.served or usage.recorded or usage.missed):
+            pytest.fail(NOTHING_CALLED, pytrace=False)
 
     def check_unfired(self) -> None:
         """Fail the test if one of its faults never fired."""

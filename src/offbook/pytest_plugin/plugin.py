@@ -211,8 +211,12 @@ def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixtu
     is_passed = has_passed(item)
     item.stash[USAGE] = offbook.close(passed=is_passed)
     offbook.check_missed()
-    if is_passed and isinstance(item, pytest.Function) and OFFBOOK in signature(item.function).parameters:
+    if not is_passed or not isinstance(item, pytest.Function):
+        return
+    if OFFBOOK in signature(item.function).parameters:
         offbook.check_used()
+    elif _INTERCEPTING in item.fixturenames and any(mark.name == OFFBOOK for mark in item.own_markers):
+        offbook.check_called(item.stash[USAGE])
 
 
 @pytest.fixture(name=_INTERCEPTING)

@@ -13,7 +13,7 @@ from offbook.errors import InputError
 from offbook.explore.compare import ExplorationComparison
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.files import open_output
-from offbook.recording.redact.rules import mask_text
+from offbook.recording.redact.rules import mask_shown
 from offbook.report.exploration.heatmap import VERDICT_STYLES
 from offbook.report.exploration.report_input import (
     FindingGroup,
@@ -45,9 +45,9 @@ _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 def error_command(message: str, properties: Mapping[str, str]) -> str:
     """Return the command that shows an error, without properties that are empty."""
-    escaped = {name: _escape_data(mask_text(value)) for name, value in properties.items() if value}
+    escaped = {name: _escape_data(mask_shown(value)) for name, value in properties.items() if value}
     written = ",".join(f"{name}={value.replace(':', '%3A').replace(',', '%2C')}" for name, value in escaped.items())
-    return f"::error {written}::{_escape_data(mask_text(message))}"
+    return f"::error {written}::{_escape_data(mask_shown(message))}"
 
 
 def print_command(command: str, out: TextIO | None = None) -> None:
@@ -63,13 +63,13 @@ def _escape_data(text: str) -> str:
 
 def escape_markdown(text: str) -> str:
     """Return the text on one line, with Markdown and HTML escaped."""
-    return _PUNCTUATION.sub(r"\\\1", one_line(mask_text(text), MAX_TITLE_CHARS))
+    return _PUNCTUATION.sub(r"\\\1", one_line(mask_shown(text), MAX_TITLE_CHARS))
 
 
 def markdown_details(title: str, lines: Iterable[str]) -> str:
     """Return preformatted lines, folded under a title."""
-    text = html.escape(mask_text("\n".join(lines)))
-    return f"\n<details><summary>{html.escape(mask_text(title))}</summary>\n\n<pre>\n{text}\n</pre>\n\n</details>\n"
+    text = html.escape(mask_shown("\n".join(lines)))
+    return f"\n<details><summary>{html.escape(mask_shown(title))}</summary>\n\n<pre>\n{text}\n</pre>\n\n</details>\n"
 
 
 def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

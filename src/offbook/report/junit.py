@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from offbook.explore.explorer import CaseResult
 from offbook.explore.schedule import LeftOutFault
-from offbook.recording.redact.rules import mask_text
+from offbook.recording.redact.rules import mask_shown
 from offbook.report.exploration.report_input import ReportInput, left_out_by_group
 from offbook.report.reporter import one_line
 from offbook.report.scenarios.figures import failure_notes, figures_of, parse_location
@@ -20,7 +20,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def clean_xml(text: str) -> str:
     """Return the text without secrets, and without the characters that XML does not allow."""
-    return _NOT_XML.sub("", mask_text(text))
+    return _NOT_XML.sub("", mask_shown(text))
 
 
 def add_incomplete(suite: Element, what: str) -> Element:

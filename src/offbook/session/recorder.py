@@ -40,6 +40,9 @@ class ExchangeWriter(Protocol):
     def append_tool(self, tool: str, exchange: ToolExchange) -> None: ...
 
 
+MAX_KNOWN_CREDENTIALS = 8
+
+
 class RecordedAs(Struct, frozen=True):
     """The place of a recorded exchange: its key, and its id in a shared recording."""
 
@@ -96,6 +99,8 @@ class Recorder:
         store = open_store(location)
         self._store, self._mode, self._first_to, self._lock = store, mode, first_to, threading.Lock()
         self._redactor, self.clock = redactor or redactor_in_force(), clock
+        self._known_credentials: tuple[str, ...] = ()
+        self._knowing_redactor = self._redactor
         self._folders = folders
         self._writer = ReplaceOnCloseWriter(store, kind, mode) if mode in ("all", "fresh") else store.write()
         size = self._writer.size if kind == "models" else self._writer.tool_size
@@ -182,9 +187,14 @@ class Recorder:
         return key
 
     def _knowing(self, credentials: Iterable[str]) -> Redactor:
+        """Return a redactor that knows these credentials and those of earlier calls, which later ones may repeat."""
         found = tuple(credentials)
-        note_credentials(found)
-        return self._redactor.knowing(found)
+        if not set(found).issubset(self._known_credentials):
+            note_credentials(found)
+            earlier = [each for each in self._known_credentials if each not in found]
+            self._known_credentials = (*earlier[-MAX_KNOWN_CREDENTIALS:], *found)
+            self._knowing_redactor = self._redactor.knowing(self._known_credentials)
+        return self._knowing_redactor
 
     def copy(self, stored: StoredExchange[Exchange]) -> None:
         """Record another recording's exchange unchanged. Raises like `record`."""

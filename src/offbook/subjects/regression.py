@@ -16,13 +16,14 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, minimise
 from offbook.explore.explorer import CaseResult, Explorer, Subject, runs_of
+from offbook.explore.judge import assess
 from offbook.explore.options import ExploreOptions, Invariant, gave_up_by
 from offbook.explore.run import Run
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
-from offbook.explore.verdict import Assessment, FormerVerdict, Reason, Verdict, assess, stored_assessment
+from offbook.explore.verdict import Assessment, Reason, Verdict, stored_assessment
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.files import read_file
-from offbook.recording.redact.rules import mask_encoded
+from offbook.recording.redact.rules import mask_reported
 from offbook.schema_errors import decode_json
 from offbook.subjects import is_regression
 from offbook.subjects.specs import AnySubjectSpec, load_invariants, open_subject
@@ -35,7 +36,7 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     """
 
     offbook: Literal["regression"]
-    verdict: Verdict | FormerVerdict
+    verdict: Verdict
     reason: Reason = ""
     evidence: tuple[str, ...] = ()
     faults: tuple[PlannedFault, ...]
@@ -46,7 +47,7 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
 
     @property
     def assessment(self) -> Assessment:
-        """The verdict when it was found, also in a file of an earlier version."""
+        """The verdict when it was found."""
         return stored_assessment(self.verdict, self.evidence, self.reason)
 
     def __str__(self) -> str:
@@ -136,7 +137,7 @@ class RegressionFolder:
             faults=lines,
             folder=os.path.relpath(Path.cwd(), self._folder.resolve()),
         )
-        data = msgspec.json.format(mask_encoded(msgspec.json.encode(regression)), indent=2) + b"\n"
+        data = msgspec.json.format(mask_reported(msgspec.json.encode(regression)), indent=2) + b"\n"
         if data not in known:
             known[data] = self._free(explored.case.id)
             known[data].write_bytes(data)

@@ -116,6 +116,7 @@ def open_subject(spec: AnySubjectSpec, settings: ExploreSettings, notices: Notic
         hint = "they are for a program; assert what must hold in the scenario, or with -o invariants=FILE"
         raise InputError("there is no program", source=given[0], hint=hint)
     _check_program_settings(spec, settings)
+    settings = settings.naming_tools(spec.recording)
     with ExitStack() as stack:
         match spec:
             case WorkflowSpec():

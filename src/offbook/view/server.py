@@ -28,7 +28,7 @@ from offbook.view.library import FoundRun, RunLibrary, digest_runs, has_words
 from offbook.view.summary import ListedRun, RunKind, load_recording
 from offbook.wire.request import header_dict
 from offbook.wire.response import HttpResponse, whole_response
-from offbook.wire.server.access import Access
+from offbook.wire.server.access import Access, new_token, token_path
 from offbook.wire.server.connection import HttpConnection, OpenConnections, Receive, Scope, Send, send_response
 from offbook.wire.server.listener import ServerThread, bind_socket
 from offbook.workflow.runs.resumable_run import LOG, MANIFEST, read_manifest, read_progress
@@ -55,14 +55,19 @@ _SAFE = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", 
 class ViewServer:
     """Shows the runs of a library at `url` while its `with` block runs. Port 0 is any free port.
 
+    The URL has a token, without which nothing is shown. `opening_url` leads there once: a browser's command line can be
+    read by other users.
+
     Raises:
         InputError: it cannot listen at the port.
     """
 
     def __init__(self, library: RunLibrary, *, port: int = 0) -> None:
-        self._api, self._access = ViewApi(library), Access()
+        token, once = new_token(), new_token()
+        self._api, self._access, self._opening = ViewApi(library), Access(token=token), Access(token=once)
         listener = bind_socket(LOOPBACK, port)
-        self.url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
+        address = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+        self.url, self.opening_url = f"{address}{token_path(token)}/", f"{address}{token_path(once)}/"
         opened = OpenConnections()
         self._thread = ServerThread(listener, partial(HttpConnection, self._answer, opened), opened)
         self._turn: asyncio.Lock | None = None
@@ -71,8 +76,12 @@ class ViewServer:
         headers = header_dict(scope["headers"])
         query = scope["query_string"].decode("latin-1")
         refusal = self._access.refusal(headers, query)
-        if refusal is not None:
-            response = _error(refusal.status, refusal.message)
+        if refusal is not None and self._opening.refusal(headers, query) is None:
+            self._opening = Access(token=new_token())
+            response = HttpResponse(303, _SAFE | {"location": self.url, "content-length": "0"})
+        elif refusal is not None:
+            message = "open the whole address that offbook view prints" if refusal.status == 401 else refusal.message
+            response = _error(refusal.status, message)
         elif scope["method"] not in ("GET", "HEAD"):
             response = _error(405, "the viewer changes nothing: GET and HEAD are all that it answers")
         elif scope["path"] in _STATIC:
@@ -131,7 +140,7 @@ MAX_PAGE = 500
 KEPT = 6
 """The number of recordings and comparisons kept in memory, most recently used."""
 
-_WAY_BACK = b'<header>\n<p class="faint"><a href="/#/runs">\xe2\x86\x90 all runs</a></p>'
+_WAY_BACK = b'<header>\n<p class="faint"><a href="./#/runs">\xe2\x86\x90 all runs</a></p>'
 
 Query: TypeAlias = Mapping[str, str]
 T = TypeVar("T")

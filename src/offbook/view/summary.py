@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from offbook.decoding import decode
 from offbook.errors import InputError, OffbookError
-from offbook.explore.verdict import LABELS, stored_label
+from offbook.explore.verdict import LABELS
 from offbook.files import read_regular
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
@@ -210,7 +210,7 @@ class _ExplorationHead(Struct):
 def _of_exploration(data: bytes, run: ListedRun) -> ListedRun:
     head = decode(data, _ExplorationHead)
     cases = sum(head.tally.values())
-    labels = {stored_label(name) for name, count in head.tally.items() if count}
+    labels = {name for name, count in head.tally.items() if count}
     worst = [label for label in LABELS if label in labels]
     text = pluralize(head.findings, "finding") + (f", worst: {worst[0]}" if head.findings and worst else "")
     return replace(

@@ -27,14 +27,13 @@ from offbook.recording.match.folders import NO_RENAMES, Renames
 from offbook.recording.redact.rules import note_credentials
 from offbook.schema_errors import explain_msgspec_error
 from offbook.vendors import (
-    CREDENTIAL_HEADERS,
     CREDENTIAL_QUERY,
     MIN_WEAK_CREDENTIAL_CHARS,
     SECRET_QUERY,
     VENDORS,
     VendorName,
     codec_of,
-    is_credential_header,
+    is_credential_name,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +72,7 @@ def header_dict(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
 
 
+_PARAMETER = re.compile(r"(?i:token|response|signature|key|secret|password|nonce|assertion)=\"?([^\",\s]+)")
 _SIGNATURE = re.compile(r"(?:Credential|Signature)=([^/,\s]+)")
 
 
@@ -84,22 +84,23 @@ def credentials_of(request: HttpRequest) -> tuple[str, ...]:
             found += [pair.partition("=")[2].strip(' "') for pair in value.split(";")]
         elif name.lower() == "sec-websocket-protocol":
             found.append(subprotocol_key(value))
-        elif is_credential_header(name.lower()):
+        elif is_credential_name(name.lower()):
             scheme, _, rest = value.strip().partition(" ")
-            found += [value.strip(), rest.strip()]
+            found += [value.strip(), rest.strip(), *_PARAMETER.findall(rest)]
             found += _basic_password(rest) if scheme.lower() == "basic" else []
             found += _SIGNATURE.findall(rest) if scheme == SIGNED_SCHEME else []
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-_KEY_HEADERS = (*sorted(CREDENTIAL_HEADERS), "sec-websocket-protocol")
 MAX_SEEN_KEYS = 1_000
-_seen_keys: set[tuple[str | None, ...]] = set()
+_KEY_PLACES = ("cookie", "sec-websocket-protocol")
+_seen_keys: set[tuple[str, ...]] = set()
 
 
 def note_credentials_of(request: HttpRequest) -> None:
     """Remember the credentials of a request, which are not to be printed; quick if its key has been seen."""
-    keys = (request.query, *map(request.headers.get, _KEY_HEADERS))
+    headers = request.headers.items()
+    keys = (request.query, *(value for name, value in headers if name in _KEY_PLACES or is_credential_name(name)))
     if keys not in _seen_keys:
         if len(_seen_keys) >= MAX_SEEN_KEYS:
             _seen_keys.clear()
@@ -107,10 +108,21 @@ def note_credentials_of(request: HttpRequest) -> None:
         note_credentials(credentials_of(request))
 
 
+_SET_COOKIE = re.compile(r"(?:^|, ?)[^=;,\s]+=\"?([^;,\s\"]+)")
+
+
+def set_cookies(header: str) -> list[str]:
+    """Return the values that a response tells its client to authenticate with. A short one may be a word."""
+    return [value for value in _SET_COOKIE.findall(header) if _is_opaque(value)]
+
+
+def _is_opaque(value: str) -> bool:
+    return len(value) >= MIN_WEAK_CREDENTIAL_CHARS and any(map(str.isdigit, value))
+
+
 def _is_credential(name: str, value: str) -> bool:
     """Return whether a query parameter authenticates a request."""
-    is_weak = name in CREDENTIAL_QUERY and len(value) >= MIN_WEAK_CREDENTIAL_CHARS and any(map(str.isdigit, value))
-    return name in SECRET_QUERY or name.replace("_", "-").endswith(("-key", "-token", "-secret")) or is_weak
+    return name in SECRET_QUERY or is_credential_name(name) or (name in CREDENTIAL_QUERY and _is_opaque(value))
 
 
 _KEY_SUBPROTOCOL = "openai-insecure-api-key."

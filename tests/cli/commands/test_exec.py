@@ -479,6 +479,14 @@ def test_of_a_program_that_is_not_there_what_is_meant_is_shown(execute, write, m
     assert err == f"error: {typed}: command not found\n  hint: {hint}\n"
 
 
+def test_a_script_typed_like_a_program_is_refused_before_anything_else_is_said(execute, write, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    write("agent.py", "")
+    write("run.json", json.dumps({"_version": 2, "_tools": {"refund": [{"arguments": {}, "result": 1}]}}))
+    code, _, err = execute("--replay", "run.json", "--", "agent.py")
+    assert (code, err) == (127, "error: agent.py: command not found\n  hint: type: … -- python agent.py\n")
+
+
 def test_the_environment_leads_to_the_server_past_proxies_and_holds_no_real_key(execute, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:1")

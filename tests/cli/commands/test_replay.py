@@ -154,10 +154,16 @@ def careless(write):
     return write("careless.yaml", MAY_FAIL)
 
 
+def test_the_recording_of_another_workflow_is_not_to_be_replaced_unasked(run, careless, write):
+    write("run.json", json.dumps({"_version": 2, "other": {"content": "Hello!"}}))
+    code, _, err = run("replay", careless, "--recording", "run.json")
+    assert code == 3
+    assert "hint: is run.json the recording of this workflow? If it is, record it again, or undo" in err
+
+
 @pytest.mark.parametrize(
     "recording",
     [
-        {"other": {"content": "Hello!"}, "_tools": {"add": [ADDED]}},
         {"ask": {"content": "Hello!"}, "_tools": {"add": [{**ADDED, "arguments": {"a": 2}}]}},
         {"ask": {"content": "Hello!"}, "_tools": {"multiply": [ADDED]}},
     ],
@@ -253,6 +259,12 @@ def test_a_program_is_replayed_as_by_exec(run_programs, write, typed, same):
         (["a.json", "b.json", "--", "true"], "b.json: there are two recordings", "offbook replay a.json -- COMMAND"),
         (["--record", "a.json", "--", "true"], "replay: there is no recording to replay", "offbook exec --record PATH"),
         (["a.json", "true", "x"], "true: a program comes after --", "type: offbook replay a.json -- true x"),
+        (
+            ["a.json", "bot.py", "x"],
+            "bot.py: a program comes after --",
+            "type: offbook replay a.json -- python bot.py x",
+        ),
+        (["a.json", "f.yaml", "-q"], "the workflow comes first", "type: offbook replay f.yaml -q --recording a.json"),
         (["a.json", "--quiet", "--", "no-such-program"], "no-such-program: command not found", ""),
         (["--real-time", "a.json", "--", "true"], "--real-time is for a workflow", "-o latency_model=replay"),
         (["a.json", "--set", "x=1", "--", "true"], "--set is for a workflow", "offbook replay FLOW --recording PATH"),

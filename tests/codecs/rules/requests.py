@@ -42,6 +42,8 @@ STRICT_OBJECT = {
     "additionalProperties": False,
 }
 OPEN_OBJECT = {"type": "object", "properties": {"city": {"type": "string"}}}
+CITY: JsonObject = {"City": {"type": "string"}}
+DESCRIBED_REF = {"$ref": "#/$defs/City", "description": "Where."}
 
 
 # OpenAI chat
@@ -110,6 +112,16 @@ CHAT_REFUSED = [
         said("Hi"),
         asks("c" * 65),
         result("c" * 65),
+    ),
+    refused_chat(
+        "arguments-are-text",
+        "messages.1.tool_calls.0.function.arguments",
+        "'messages[1].tool_calls[0].function.arguments': expected a string, but got an object instead.",
+        said("Hi"),
+        said(
+            None, "assistant", tool_calls=[{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]
+        ),
+        result("c1"),
     ),
     refused_chat(
         "results-follow-calls",
@@ -188,6 +200,14 @@ CHAT_REFUSED = [
         tools=[function(strict=True, parameters=STRICT_OBJECT | {"properties": {"city": {"oneOf": []}}})],
     ),
     refused_chat(
+        "strict-functions",
+        "tools.0.function.parameters.properties.city",
+        "In context=('properties', 'city'), $ref cannot have keywords {'description'}.",
+        tools=[
+            function(strict=True, parameters=STRICT_OBJECT | {"properties": {"city": DESCRIBED_REF}, "$defs": CITY})
+        ],
+    ),
+    refused_chat(
         "function-parameters",
         "tools.0.function.parameters.type",
         "got 'type: \"string\"'",
@@ -255,6 +275,7 @@ CHAT_ACCEPTED = [
     chat(tools=[function(parameters={})]),
     chat(tools=[function(strict=True, parameters=STRICT_OBJECT)], tool_choice="none"),
     chat(tools=[function("a.b-c_9")]),
+    chat(tools=[function(parameters=OPEN_OBJECT | {"properties": {"city": DESCRIBED_REF}, "$defs": CITY})]),
     chat(tools=[{"type": "custom", "custom": {"name": "code"}}]),
     chat(said("Reply in JSON."), response_format={"type": "json_object"}),
     chat(temperature=0, top_p=1, n=1, max_tokens=1, stop=["a", "b", "c", "d"]),
@@ -312,6 +333,28 @@ RESPONSES_REFUSED = [
         said("Hi"),
         {"type": "reasoning", "id": "rs_1", "summary": []},
         said("Go on"),
+    ),
+    refused_responses(
+        "item-ids",
+        "input.1.id",
+        "Invalid 'input[1].id': 'call_1'. Expected an ID that begins with 'fc'.",
+        said("Hi"),
+        CALL | {"id": "call_1"},
+        OUTPUT,
+    ),
+    refused_responses(
+        "arguments-are-text",
+        "input.1.arguments",
+        "Invalid type for 'input[1].arguments': expected a string, but got an object instead.",
+        said("Hi"),
+        CALL | {"arguments": {}},
+        OUTPUT,
+    ),
+    refused_responses(
+        "choice-needs-tools",
+        "tool_choice",
+        "Tool choice 'required' must be specified with 'tools' parameter.",
+        tool_choice="required",
     ),
     refused_responses(
         "call-ids-short",
@@ -466,6 +509,42 @@ ANTHROPIC_REFUSED = [
     refused_messages("calls-have-results", "messages.1", "after: t2.", said("Hi"), uses("t1", "t2"), results("t1")),
     refused_messages("calls-have-results", "messages.1", "after: t1.", said("Hi"), uses("t1")),
     refused_messages(
+        "calls-have-results",
+        "messages.1",
+        "after: t1.",
+        said("Hi"),
+        uses("t1"),
+        said([{"type": "text", "text": "Here:"}, *results("t1")["content"]]),
+    ),
+    refused_messages(
+        "calls-have-results",
+        "messages.1",
+        "after: t2.",
+        said("Hi"),
+        uses("t1", "t2"),
+        results("t1", after="And:"),
+        results("t2"),
+    ),
+    refused_messages(
+        "calls-have-results", "messages.1", "after: t1.", said("Hi"), uses("t1"), said("x"), results("t1")
+    ),
+    refused_messages(
+        "roles-of-blocks",
+        "messages.2",
+        "`tool_use` blocks can only be in `assistant` messages",
+        said("Hi"),
+        said("Hello", "assistant"),
+        uses("t1") | {"role": "user"},
+    ),
+    refused_messages(
+        "call-ids",
+        "messages.1.content.0.tool_use.id",
+        "String should match pattern '^[a-zA-Z0-9_-]+$'",
+        said("Hi"),
+        uses("call|1"),
+        results("call|1"),
+    ),
+    refused_messages(
         "results-follow-calls",
         "messages.0.content.0",
         "unexpected `tool_use_id` found in `tool_result` blocks: t1.",
@@ -480,7 +559,7 @@ ANTHROPIC_REFUSED = [
         results("t1", "t2"),
     ),
     refused_messages(
-        "results-are-of-user",
+        "roles-of-blocks",
         "messages.3",
         "`tool_result` blocks can only be in `user` messages",
         said("Hi"),
@@ -633,6 +712,12 @@ def contents(*turns: JsonObject, **more: Any) -> JsonObject:
     return {"contents": list(turns or [HI]), **more}
 
 
+POSITIVE_SUM: JsonObject = {
+    "type": "OBJECT",
+    "properties": {"sum": {"anyOf": [{"type": "INTEGER", "exclusiveMinimum": 0}]}},
+}
+
+
 def declares(*names: str) -> list[JsonObject]:
     return [{"functionDeclarations": [{"name": name} for name in names]}]
 
@@ -677,6 +762,24 @@ GEMINI_REFUSED = [
         tools=[{"functionDeclarations": [{"name": "pay", "parameters": {"type": "OBJECT", "required": ["sum"]}}]}],
     ),
     refused_contents(
+        "unique-function-names",
+        "tools.1.functionDeclarations.0.name",
+        "Duplicate function declaration found: pay",
+        tools=declares("pay") + declares("pay"),
+    ),
+    refused_contents(
+        "known-keywords",
+        "tools.0.functionDeclarations.0.parameters",
+        "\"exclusiveMinimum\" at 'tools[0].function_declarations[0].parameters.properties[0].value.any_of[0]'",
+        tools=[{"functionDeclarations": [{"name": "pay", "parameters": POSITIVE_SUM}]}],
+    ),
+    refused_contents(
+        "known-keywords",
+        "tools.0.functionDeclarations.0.parameters",
+        "Unknown name \"$schema\" at 'tools[0].function_declarations[0].parameters': Cannot find field.",
+        tools=[{"functionDeclarations": [{"name": "pay", "parameters": OPEN_OBJECT | {"$schema": "x"}}]}],
+    ),
+    refused_contents(
         "config-needs-functions",
         "toolConfig",
         "Function calling config is set without function_declarations.",
@@ -709,6 +812,15 @@ GEMINI_ACCEPTED = [
     ),
     contents(tools=[*declares("pay"), {"googleSearch": {}}]),
     contents(generationConfig={"temperature": 2}),
+    contents(HI, PAYS, turn("tool", *PAID["parts"])),
+    contents(turn("system", {"text": "Be brief."}), HI, model="gemini-3.6-flash"),
+    contents(HI, PAYS, turn("function", *PAID["parts"]), model="gemini-flash-latest"),
+    contents(
+        tools=[{"googleSearch": {}}],
+        toolConfig={"functionCallingConfig": {"mode": "AUTO"}, "includeServerSideToolInvocations": True},
+        model="gemini-3-flash-preview",
+    ),
+    contents(tools=[{"functionDeclarations": [{"name": "pay", "parametersJsonSchema": POSITIVE_SUM}]}]),
 ]
 
 # Bedrock
@@ -765,6 +877,16 @@ BEDROCK_REFUSED = [
         HELLO,
         converse_uses("t1"),
         HELLO,
+        **CONFIG,
+    ),
+    refused_converse(
+        "calls-have-results",
+        "messages.1",
+        "Expected toolResult blocks at messages.2.content for the following Ids: t2",
+        HELLO,
+        converse_uses("t1", "t2"),
+        converse_results("t1"),
+        converse_results("t2"),
         **CONFIG,
     ),
     refused_converse(
@@ -826,7 +948,7 @@ BEDROCK_ACCEPTED = [
     converse(HELLO, converse_uses("t1", "t2"), converse_results("t2", "t1"), **CONFIG),
     converse(HELLO, said([{"text": "So"}], "assistant")),
     converse(HELLO, HELLO),
-    converse(HELLO, converse_uses("t1", "t2"), converse_results("t1"), converse_results("t2"), **CONFIG),
+    converse(HELLO, converse_uses("t1"), converse_uses("t2"), converse_results("t1", "t2"), **CONFIG),
     converse(HELLO, converse_uses("t1"), converse_results("t1", status="error"), **CONFIG),
     converse(HELLO, converse_uses("t1"), converse_results("t1", content=[]), **CONFIG),
     converse(HELLO, converse_uses("t1"), said([*converse_results("t1")["content"], {"text": "Go on"}]), **CONFIG),

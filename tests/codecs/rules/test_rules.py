@@ -78,7 +78,7 @@ def test_every_rule_refuses_a_request(protocol):
 def test_every_rule_names_its_source_and_its_date(protocol):
     for rule in rules_of(protocol):
         assert all(re.match(r"https://\S+$|\S+ [\d.]+: \S", source) for source in rule.source.split(", ")[:1])
-        assert date.fromisoformat(rule.seen) <= date(2026, 11, 18)
+        assert date.fromisoformat(rule.seen) <= date(2026, 11, 19)
 
 
 def test_a_refusal_of_openai_names_parameter_and_code():

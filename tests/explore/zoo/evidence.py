@@ -14,15 +14,15 @@ from tests.explore.zoo.ledger import Entry
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(")
 _ARGUMENT = re.compile(r"(?:, )?(\w+)=")
 _PREDICATE = re.compile(
-    r" (?:(?:ran|had run) (\d+) times|(\d+) times had run"
-    r"|(did not run)|(ran once)|(stands?)\b|(?:had run|has run|ran)(?![\w ]))"
+    r" (?:(?:ran|had run) (\d+) times|(ran once)|(did not run)|(stands?)\b"
+    r"|(ran and was undone by)|(?:had run|has run|ran)(?![\w ]))"
 )
 _RANDOM = re.compile(r"\\u2026|[0-9a-f]{8}-[0-9a-f]{4}-")
 _DECODER = json.JSONDecoder()
 
 
 class Claim(Struct, frozen=True):
-    """What a sentence says about a call: that it ran, did not run, ran so many times, or stands and was not undone."""
+    """What a sentence says about a call: that it ran, so many times or not at all, was undone, or stands."""
 
     call: Entry
     says: str
@@ -36,6 +36,7 @@ class Claim(Struct, frozen=True):
             "ran": count > 0,
             "ran times": count == self.times,
             "stands": left[self.call] > 0,
+            "was undone": count > left[self.call],
             "did not run": count < max(1, wanted[self.call]),
         }
         return "" if holds[self.says] else f"{self.call} {self.says} {self.times or ''}: the ledger has {count}"
@@ -57,12 +58,10 @@ def claims(evidence: str) -> Iterator[Claim]:
 
 
 def _claims_of(said: list[Entry], predicate: re.Match[str]) -> Iterator[Claim]:
-    times = predicate[1] or predicate[2] or ("1" if predicate[4] else "")
+    names = ("ran times", "ran times", "did not run", "stands", "was undone")
+    says = next((name for name, told in zip(names, predicate.groups(), strict=True) if told), "ran")
     for call in said:
-        if times:
-            yield Claim(call, "ran times", int(times))
-        else:
-            yield Claim(call, "did not run" if predicate[3] else "stands" if predicate[5] else "ran")
+        yield Claim(call, says, int(predicate[1] or 1) if says == "ran times" else 0)
 
 
 def _call_at(evidence: str, found: re.Match[str]) -> tuple[Entry | None, int]:

@@ -195,8 +195,9 @@ def test_credentials_of_any_shape_are_masked_wherever_the_api_repeats_them(tmp_p
     with offbook.sync_http_client(record=path, transport=httpx2.MockTransport(answer)) as client:
         client.post(URL + query, json=body, headers={**headers, "x-offbook-step": f"s-{OPAQUE}"}).read()
         client.get(f"https://api.example/v1/models{query}", headers=headers).read()
+        client.post("https://another.example/v1/later", json={"said": f"before, I sent {OPAQUE}"}).read()
     assert OPAQUE not in path.read_text()
-    assert len(open_store(path).load().entries) == 2
+    assert len(open_store(path).load().entries) == 3
 
 
 @pytest.mark.parametrize(

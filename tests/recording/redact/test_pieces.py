@@ -13,7 +13,7 @@ import pytest
 from offbook.recording.format.exchange import Exchange, StreamPiece, ToolExchange
 from offbook.recording.format.wire_record import BinaryText, WireRecord, spelled_texts, wire_text
 from offbook.recording.redact.redactor import Redactor
-from offbook.wire.request import HttpRequest, credentials_of
+from offbook.wire.request import HttpRequest, credentials_of, set_cookies
 from tests.recording.redact.fake_secrets import letters
 
 KEY = f"ghp_{'a1B2c3D4e5' * 4}"
@@ -156,6 +156,7 @@ def test_a_key_goes_however_often_what_is_around_it_was_encoded(text, times):
     [
         *("x-portkey-api-key", "cf-aig-authorization", "helicone-auth", "x-gateway-key", "x-litellm-api-key"),
         *("ocp-apim-subscription-key", "x-vault-token", "circle-token", "private-token", "x-session-token"),
+        *("braintrust-key", "hf-token", "api_key", "token", "x-forwarded-access-token"),
     ],
 )
 def test_what_a_gateway_is_sent_is_a_credential_of_the_request(name):
@@ -164,12 +165,18 @@ def test_what_a_gateway_is_sent_is_a_credential_of_the_request(name):
     assert redactor.text("you sent opaque-4711") == "you sent <redacted>"
 
 
-@pytest.mark.parametrize("name", ["content-type", "x-request-id", "x-stainless-lang", "user-agent", "x-offbook-step"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("content-type", "x-request-id", "x-stainless-lang", "user-agent", "x-offbook-step"),
+        *("idempotency-key", "x-idempotency-key", "sec-websocket-key", "x-prompt-cache-key", "x-continuation-token"),
+    ],
+)
 def test_other_headers_are_none(name):
     assert credentials_of(HttpRequest("POST", "/", "", {name: "application-json-4711"}, b"")) == ()
 
 
-@pytest.mark.parametrize("name", ["code", "jwt", "ticket", "session", "api_key", "my-token", "sid"])
+@pytest.mark.parametrize("name", ["code", "jwt", "ticket", "session", "api_key", "my-token", "sid", "accessKey"])
 def test_what_the_query_proves_is_a_credential_of_the_request(name):
     [secret] = credentials_of(HttpRequest("POST", "/", f"{name}=opaque-value-4711&page=a-long-value-12", {}, b""))
     assert secret == "opaque-value-4711"
@@ -177,6 +184,37 @@ def test_what_the_query_proves_is_a_credential_of_the_request(name):
 
 def test_a_word_in_the_query_is_none():
     assert credentials_of(HttpRequest("POST", "/", "session=planner&code=python&state=done", {}, b"")) == ()
+
+
+@pytest.mark.parametrize("value", ['Digest username="me", response="opaque-4711"', "Media Token=opaque-4711, Id=me"])
+def test_the_parameters_of_an_authorization_are_credentials(value):
+    redactor = Redactor().knowing(credentials_of(HttpRequest("GET", "/", "", {"authorization": value}, b"")))
+    assert redactor.text("you sent opaque-4711") == "you sent <redacted>"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "client_secret={0}&grant_type=client_credentials",
+        "refresh_token={0}",
+        "https://a.test/#access_token={0}&expires_in=3600",
+        'content-disposition: form-data; name="client_secret"\r\ncontent-type: text/plain\r\n\r\n{0}\r\n--b--',
+    ],
+)
+def test_a_field_of_a_form_is_secret_wherever_it_stands(form):
+    body = Exchange(wire=WireRecord(protocol="http", body=form.format("opaque-4711-zQ8rT5")))
+    assert "opaque" not in str(Redactor().redact(body))
+    assert "opaque" not in str(Redactor().value({"body": form.format("opaque-4711-zQ8rT5")}))
+
+
+@pytest.mark.parametrize("name", ["accessToken", "access-token", "clientSecret", "SessionToken", "secret_key"])
+def test_a_secret_field_may_be_spelled_in_any_way(name):
+    assert Redactor().value({name: "opaque"}) == {name: "<redacted>"}
+    assert "opaque" not in Redactor().text(json.dumps({"text": json.dumps({name: "opaque"})}))
+
+
+def test_a_cookie_that_an_answer_sets_is_a_credential_of_its_call():
+    assert set_cookies("theme=dark, sid=opaque-4711-zQ8; Path=/; Expires=Wed, 21 Oct 2026") == ["opaque-4711-zQ8"]
 
 
 def test_a_cookie_that_is_echoed_goes():
@@ -204,6 +242,8 @@ HARMLESS = [
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "commit 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12 and 550e8400-e29b-41d4-a716-446655440000",
     "whsec_... and rpa_robotic_process_automation; cfk_variable_name_that_is_rather_long_but_without_a_number_in_it",
+    'call("key=value", token=get_token(), secret="none") and password=None; sort_key=lambda row: row.access_key',
+    'curl -F "name=value" "https://a.test/#/section=key" -d "state=done&token=short"',
     "import re_2024 as fw_2; dtn_network = llx-what; e2b_models",
 ]
 

@@ -53,8 +53,8 @@ def refunded_twice(case):
     return replace(CLEAN, calls=calls, tools=(LOOKED_UP, lost, replace(REFUNDED, call=2)), fired=(str(case),))
 
 
-def judged(case, run, verdict, *evidence):
-    return CaseResult(case, run, stored_assessment(verdict, evidence))
+def judged(case, run, verdict, *evidence, reason=""):
+    return CaseResult(case, run, stored_assessment(verdict, evidence, reason))
 
 
 def cases(faults="connection_reset,tool_lost", clean=CLEAN):

@@ -43,15 +43,6 @@ def refusal(tmp_path, change):
     return caught.value
 
 
-def test_a_report_with_the_verdicts_of_earlier_versions_is_read(tmp_path):
-    exploration = explorations.naive()
-    report = report_of(exploration)
-    for case in report["explored"]:
-        case["verdict"] = {"repeated effect": "repeated side effect"}.get(case["verdict"], case["verdict"])
-        del case["reason"]
-    assert loaded(json.dumps(report).encode(), tmp_path) == exploration
-
-
 def test_everything_is_reported():
     report = report_of(explorations.naive(left=2), before=explorations.sound())
     assert report["version"] == 1

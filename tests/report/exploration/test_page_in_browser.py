@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from playwright.sync_api import expect
 
 from offbook.explore.schedule import LeftOutFault
-from offbook.explore.verdict import LABELS, VERDICTS, stored_assessment
+from offbook.explore.verdict import LABELS, VERDICTS, Assessment, stored_assessment
 from offbook.report.exploration import exploration_reporter_of
 from offbook.report.exploration.page import exploration_page
 from offbook.report.exploration.report_input import LEFT_OUT_HINT, ReportOptions
@@ -55,10 +55,11 @@ def open_all(page):
 def all_kinds():
     """An exploration with every label of verdicts."""
     exploration = explorations.large(calls=1)
-    explored = zip(exploration.results, (*VERDICTS, "possible repeat"), strict=False)
+    judged = [stored_assessment(verdict, ()) for verdict in VERDICTS]
+    explored = zip(exploration.results, (*judged, Assessment("repeated effect", reason="possible")), strict=False)
     return replace(
         exploration,
-        results=tuple(replace(each, assessment=stored_assessment(verdict, ())) for each, verdict in explored),
+        results=tuple(replace(each, assessment=assessment) for each, assessment in explored),
     )
 
 

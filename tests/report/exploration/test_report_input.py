@@ -57,7 +57,10 @@ def test_a_sound_agent_has_none():
 def test_the_notes_say_which_tool_to_declare_and_how_many_cases_that_decides():
     exploration = explorations.sound()
     told = "refund ran 2 times instead of once", "nothing is declared about refund; if it only reads: read_only=True"
-    results = [explorations.judged(each.case, each.run, "possible repeat", *told) for each in exploration.results[:3]]
+    results = [
+        explorations.judged(each.case, each.run, "repeated effect", *told, reason="possible")
+        for each in exploration.results[:3]
+    ]
     clean = replace(exploration.clean, declarations={})
     assert list(exploration_notes(replace(exploration, clean=clean, results=tuple(results)))) == [
         (

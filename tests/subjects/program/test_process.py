@@ -248,6 +248,7 @@ NODE = f"a.mjs:3\n    throw x\n    ^\n\n{{name}}: x\n{STACK}\nNode.js v20.1.0\n"
     [
         (TRACEBACK + "KeyError: 'x'\n", 1),
         (TRACEBACK + "json.decoder.JSONDecodeError: Expecting value\n", 1),
+        (TRACEBACK + "pydantic_ai.exceptions.UserError: there is no such tool\n", 1),
         (TRACEBACK + "pydantic_core._pydantic_core.ValidationError: 1 error for A\nb\n  Field required\n", 1),
         ("", -9),
         (NODE.format(name="TypeError", package="openai"), 1),
@@ -268,6 +269,10 @@ def test_an_error_that_nobody_has_caught_is_a_crash(stderr, code):
         (TRACEBACK + "botocore.errorfactory.ThrottlingException: An error occurred\n", 1),
         (TRACEBACK + "google.genai.errors.ServerError: 503 UNAVAILABLE\n", 1),
         (TRACEBACK + "httpx.ReadTimeout: timed out\n", 1),
+        (TRACEBACK + "pydantic_ai.exceptions.ModelServerError: status_code: 500\n", 1),
+        (TRACEBACK + "pydantic_ai.exceptions.UsageLimitExceeded: 50 requests\n", 1),
+        (TRACEBACK + "agents.exceptions.MaxTurnsExceeded: Max turns (10) exceeded\n", 1),
+        (TRACEBACK + "langgraph.errors.GraphRecursionError: Recursion limit of 25 reached\n", 1),
         (TRACEBACK + "KeyError: 'x'\ngave up after three tries\n", 1),
         (TRACEBACK + "KeyError: 'x'\n", 75),
         (NODE.format(name="InternalServerError", package="@anthropic-ai/sdk"), 1),

@@ -6,10 +6,10 @@ import pytest
 
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
+from offbook.explore.judge import assess
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import sites_of
 from offbook.explore.settings import ExploreSettings
-from offbook.explore.verdict import assess
 from offbook.faults import FaultPlan
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportInput

@@ -14,8 +14,21 @@ from google.genai import errors, types
 from msgspec import Struct
 
 from offbook import serving
+from offbook.codecs.rules import rules_of
 from offbook.wire.server.wire_server import WireServer
-from tests.codecs.rules.requests import asks, chat, converse, converse_uses, messages, said, uses
+from tests.codecs.rules.requests import (
+    CONFIG,
+    PATHS,
+    REFUSED,
+    Case,
+    asks,
+    chat,
+    converse,
+    converse_uses,
+    messages,
+    said,
+    uses,
+)
 
 pytestmark = pytest.mark.xdist_group("sdks")
 
@@ -52,19 +65,21 @@ def ask_google(url: str) -> object:
     return client.models.generate_content(model="gemini-2.5-pro", contents=[hi, called, hi])
 
 
-def ask_bedrock(url: str) -> object:
-    client = boto3.client(
+def bedrock(url: str, **config: Any) -> Any:
+    retries = {"total_max_attempts": 4, "mode": "standard"}
+    return boto3.client(
         "bedrock-runtime",
         endpoint_url=url,
         region_name="us-east-1",
         aws_access_key_id="k",
         aws_secret_access_key="k",
-        config=Config(retries={"total_max_attempts": 4, "mode": "standard"}),
+        config=Config(retries=retries, **config),
     )
-    tools = {"tools": [{"toolSpec": {"name": "pay", "inputSchema": {"json": {"type": "object"}}}}]}
+
+
+def ask_bedrock(url: str) -> object:
     hi = said([{"text": "Hi"}])
-    body = converse(hi, converse_uses("t1"), hi, toolConfig=tools)
-    return client.converse(modelId="us.amazon.nova-pro-v1:0", **body)
+    return bedrock(url).converse(modelId="us.amazon.nova-pro-v1:0", **converse(hi, converse_uses("t1"), hi, **CONFIG))
 
 
 CLIENTS = {
@@ -95,6 +110,49 @@ def test_an_sdk_raises_its_own_error_once(name, server):
         client.ask(server.session_url(name))
     assert client.words in str(caught.value)
     assert [(call.outcome, call.status) for call in session.calls] == [("missed", 400)]
+
+
+def post(case: Case, url: str) -> object:
+    """Send a request as it is with the SDK of its vendor, past its own checks of parameters where it has a way."""
+    path, body = PATHS[case.protocol], case.body
+    if case.protocol in ("openai_chat", "openai_responses"):
+        client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
+        return client.post(path, body=body, cast_to=object)
+    if case.protocol == "anthropic":
+        return anthropic.Anthropic(base_url=url, api_key="k", max_retries=0).post(path, body=body, cast_to=object)
+    if case.protocol == "bedrock":
+        return bedrock(url, parameter_validation=False).converse(modelId="us.amazon.nova-pro-v1:0", **body)
+    model, config = (
+        body.get("model", "gemini-2.5-pro"),
+        {name: body[name] for name in ("tools", "toolConfig") & body.keys()},
+    )
+    client = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url))
+    return client.models.generate_content(model=model, contents=body["contents"], config=config)
+
+
+ERRORS = {
+    "openai_chat": openai.BadRequestError,
+    "openai_responses": openai.BadRequestError,
+    "anthropic": anthropic.BadRequestError,
+    "gemini": errors.ClientError,
+    "bedrock": botocore.exceptions.ClientError,
+}
+STOPPED_BY_SDKS = ("contents-required", "known-keywords")
+"""Rules of Gemini that its SDK for Python has as well."""
+
+KINDS = [
+    case
+    for case in REFUSED
+    if case.rule not in STOPPED_BY_SDKS
+    and not next(rule.is_about_answers for rule in rules_of(case.protocol) or () if rule.name == case.rule)
+]
+
+
+@pytest.mark.parametrize("case", KINDS, ids=str)
+def test_an_sdk_raises_its_own_error_for_every_kind(case, server):
+    with pytest.raises(ERRORS[case.protocol]) as caught:
+        post(case, server.session_url("every"))
+    assert case.words.replace('"', "'") in str(caught.value).replace('\\"', "'").replace('"', "'")
 
 
 def test_the_errors_of_sdks_name_the_parameter_and_the_kind(server):

@@ -169,6 +169,19 @@ def test_a_body_that_is_too_large_is_refused_and_the_rest_of_it_read(server):
         assert client.ask(call_of()).status == 200
 
 
+def test_a_client_that_still_sends_its_body_gets_its_answer_and_no_reset(server):
+    size = REQUEST_LIMITS.body_bytes + 1
+    with RawClient(server.url) as client:
+        head = f"POST /api/chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: {size}\r\nconnection: close\r\n\r\n"
+        client.send(head.encode())
+        assert client.hear().status == 413
+        assert client.socket.recv(1) == b"", "our direction has ended"
+        for _ in range(size // 1_048_576):
+            client.send(bytes(1_048_576))
+        client.send(b"x" + b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert client.socket.recv(1) == b"", "what follows is not answered"
+
+
 def test_parallel_sessions_keep_to_themselves(server):
     def run(number):
         name = f"parallel-{number}"

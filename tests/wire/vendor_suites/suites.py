@@ -18,7 +18,7 @@ from msgspec import Struct
 from tests.servers.foreign import announcing, skip_or_fail
 
 ROOT = Path(__file__).parents[3]
-SOURCES = ROOT / ".scratch/vendor_suites"
+SOURCES = (ROOT / ".scratch/vendor_suites").resolve()  # the names of tests, and with them of sessions, have its path
 COMMAND = Path(sys.executable).parent / "offbook"
 SERVE = (str(COMMAND), "serve", "--lenient", "--lenient-requests", "--quiet")
 """The suites send placeholders: they need answers to requests, and objects, that a vendor would refuse."""

@@ -56,7 +56,7 @@ def view(
         else:
             print_message(server.url, f"  {pluralize(count, 'run')}; Ctrl-C stops")
         if sys.stdout.isatty() if opens is None else opens:
-            webbrowser.open(server.url)
+            webbrowser.open(server.opening_url)
         next(iter(signals))
         signals.restore()
 

@@ -75,9 +75,9 @@ class WireCallLog(logging.Handler):
             self._since_s, self._counts = now_s, Counter()
         self._counts[kind] += 1
         if self._counts[kind] <= MAX_ALIKE:
-            from offbook.recording.redact.rules import mask_text
+            from offbook.recording.redact.rules import mask_shown
 
-            self._put(printable(mask_text(self.format(record))).replace("\n", "\n  "))
+            self._put(printable(mask_shown(self.format(record))).replace("\n", "\n  "))
         else:
             self._dropped += 1
 
@@ -140,7 +140,7 @@ def call_line(call: WireCall) -> Text:
     """Return `POST /v1/chat/completions  200  served  gpt-4o`, with any attempt, fault, session and failure."""
     from rich.text import Text
 
-    from offbook.recording.redact.rules import mask_text
+    from offbook.recording.redact.rules import mask_shown
 
     status = "no answer" if call.status is None else str(call.status)
     more = [
@@ -151,9 +151,9 @@ def call_line(call: WireCall) -> Text:
         f"failed: {call.failure}" if call.failure else "",
     ]
     style = FAILED_STYLE if call.failure else STYLES.get(call.outcome, "green")
-    details = printable_line(mask_text("".join(f"  {part}" for part in more if part)))
+    details = printable_line(mask_shown("".join(f"  {part}" for part in more if part)))
     return Text.assemble(
-        printable_line(mask_text(f"{call.method} {call.place}  {status}  ")),
+        printable_line(mask_shown(f"{call.method} {call.place}  {status}  ")),
         (call.outcome, style),
         details,
     )

@@ -44,7 +44,7 @@ from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_names import answered_tool_names, recorded_tool_names
 from offbook.recording.transaction import keep_recording, kept_beside
-from offbook.settings import unknown_tools
+from offbook.settings import fitting_tools, is_pattern, unknown_tools
 from offbook.text import format_usd, pluralize
 from offbook.tools.child_process import describe_left_running, program_hint
 from offbook.vendors import named_base_urls
@@ -72,10 +72,13 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
     options = with_record_mode(options)
     program = recognise(options, command)
     options = with_preset(options, program.preset)
+    if options.replay is not None and any(map(is_pattern, options.tools)):
+        options = replace(options, tools=fitting_tools(options.tools, recorded_tool_names(options.replay).known))
     file = WireReportFile(options.report, options, command)
     golden = None if options.golden is None else _load_golden(options.golden)
     options.fault_plan()
-    if shutil.which(command[0]) is None and not Path(options.workdir or "", command[0]).exists():
+    name = Path(command[0])  # looked for on PATH alone if it has no folder
+    if shutil.which(command[0]) is None and (name.name == command[0] or not Path(options.workdir or "", name).exists()):
         return _print_not_started(command[0], FileNotFoundError())
     if not options.quiet:
         print_notes(options)
@@ -225,7 +228,7 @@ def _run(
             environment |= effects.variables | mcp.point_to(server)
             with ToolSocket(server) as socket:
                 environment |= tool_variables(environment, server.url, options.tools, socket=socket.path)
-                command = place.command(mcp.command(program.command(command, server.url)))
+                command = place.command(mcp.command(program.command(command, server.url, bare_url=server.bare_url)))
                 environment |= place.variables
                 end = run_child(command, environment, time_limit_s=options.time_limit, folder=place.folder)
         except OSError as error:

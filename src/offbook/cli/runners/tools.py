@@ -123,7 +123,7 @@ class ToolsRun:
             environment |= tool_variables(environment, server.url, options.tools) | {CALLS_VARIABLE: str(notes)}
             try:
                 end = run_child(
-                    mcp.command(self._program.command(self._command, server.url)),
+                    mcp.command(self._program.command(self._command, server.url, bare_url=server.bare_url)),
                     environment,
                     time_limit_s=options.time_limit,
                     stdout=STDERR,

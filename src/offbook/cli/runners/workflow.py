@@ -137,8 +137,10 @@ class WorkflowExit(Struct, frozen=True):
     status: RunStatus | None = None
 
 
-def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder: Path) -> WorkflowExit:
-    """Run a workflow, print its progress and its summary, and return its outcome.
+def run_workflow(
+    definition: WorkflowDefinition, options: RunOptions, *, folder: Path, recorded: RecordedCallCounter | None = None
+) -> WorkflowExit:
+    """Run a workflow, print its progress and its summary, and return its outcome. `recorded` counts its calls.
 
     Recorded answers take no time, unless `is_real_time`. A planned fault that never fired is a failure, and so is a
     recording run without a successful call.
@@ -148,10 +150,9 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
         InputError: a key, a provider, a recording or a tool is missing, or the state has an unknown key.
     """
     progress = _progress(definition, options)
-    termination = Termination()
+    termination, recorded = Termination(), recorded or RecordedCallCounter()
     try:
         with termination, progress, options.events.open() as sink:
-            recorded = RecordedCallCounter()
             work = _run(definition, options, folder, progress, Sinks(progress, sink, recorded))
             done = run(work, virtual_time=is_mocked(definition, options.mode) and not options.is_real_time)
             done = replace(done, no_answer=recorded.describe_failure())
@@ -178,13 +179,17 @@ def replay_workflow(
     A mismatch shows how to record it again, with these `settings` and this file of `state`.
     """
     assert isinstance(options.mode, Replay)
+    recorded = RecordedCallCounter()
     try:
-        return run_workflow(definition, options, folder=folder_of(flow)).code
+        return run_workflow(definition, options, folder=folder_of(flow), recorded=recorded).code
     except RecordingMismatchError as error:
         given = [word for setting in settings for word in ("--set", setting)]
         given += [] if state is None else ["--state", state]
         again = shlex.join(["offbook", "run", flow, *given, "--record", options.mode.path, "--record-mode", "all"])
-        raise error.replace(hint=f"record it again, or undo the change: {again}") from None
+        hint = f"record it again, or undo the change: {again}"
+        if error.kind == "missing" and not recorded.has_replayed:
+            hint = f"is {options.mode.path} the recording of this workflow? If it is, {hint}"
+        raise error.replace(hint=hint) from None
 
 
 def _document(done: WorkflowOutcome, options: RunOptions) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, quoted, text
 from offbook.messages import JsonObject
@@ -141,8 +142,10 @@ def unique_call_ids(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "a tool call has no result at the start of the next message",
-    source="https://github.com/anthropics/claude-code/issues/8210",
-    seen="2025-09-26",
+    source="https://github.com/anthropics/claude-code/issues/8210, "
+    "https://github.com/V1ki/dsh-plugin-subscriptions/issues/22, "
+    "https://github.com/NousResearch/hermes-agent/pull/65369",
+    seen="2026-08-22",
 )
 def calls_have_results(body: JsonObject) -> Iterator[Breach]:
     messages = a_list(body.get("messages"))
@@ -153,12 +156,8 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
         after = position + 1
         while after < len(messages) and a_dict(messages[after]).get("role") == "assistant":  # they count as one turn
             after += 1
-        results: set[str] = set()
-        for following in messages[after:]:
-            if a_dict(following).get("role") != "user":
-                break
-            results |= {text(block.get("tool_use_id")) for block in _blocks_of(following, "tool_result")}
-        if lacking := [each for each in calls if each not in results]:
+        answered = {text(block.get("tool_use_id")) for block in _leading_results(messages[after:])}
+        if lacking := [each for each in calls if each not in answered]:
             words = (
                 f"`tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(lacking)}. Each "
                 "`tool_use` block must have a corresponding `tool_result` block in the next message."
@@ -166,16 +165,45 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
             yield _breach(f"messages.{position}", f"{quoted(lacking)} no result", words)
 
 
+def _leading_results(messages: list[Any]) -> Iterator[JsonObject]:
+    """Yield the tool results of the next turn of the user up to its first text or image."""
+    for message in messages:
+        content = a_dict(message).get("content")
+        if a_dict(message).get("role") != "user" or isinstance(content, str):
+            return
+        for _, block in objects(content):
+            if block.get("type") in ("text", "image"):
+                return
+            if block.get("type") == "tool_result":
+                yield block
+
+
 @RULES.add(
-    "a tool result is in a message of the assistant",
-    source="https://github.com/tghamm/Anthropic.SDK/issues/128",
-    seen="2025-08-03",
+    "a tool result is in a message of the assistant, or a tool call in one of the user",
+    source="https://github.com/tghamm/Anthropic.SDK/issues/128, "
+    "https://github.com/V1ki/dsh-plugin-subscriptions/issues/22",
+    seen="2026-08-22",
 )
-def results_are_of_user(body: JsonObject) -> Iterator[Breach]:
+def roles_of_blocks(body: JsonObject) -> Iterator[Breach]:
     for position, message in objects(body.get("messages")):
-        if message.get("role") == "assistant" and _blocks_of(message, "tool_result"):
-            words = "`tool_result` blocks can only be in `user` messages"
-            yield _breach(f"messages.{position}", "has a tool result, and is the assistant's", words)
+        for role, kind, owner in (("assistant", "tool_result", "user"), ("user", "tool_use", "assistant")):
+            if message.get("role") == role and _blocks_of(message, kind):
+                words = f"`{kind}` blocks can only be in `{owner}` messages"
+                yield _breach(f"messages.{position}", f"has a {kind} block, and is the {role}'s", words)
+
+
+@RULES.add(
+    "the id of a tool call has other characters than letters, digits, `_` and `-`",
+    source="https://github.com/HKUDS/nanobot/pull/4356",
+    seen="2026-06-15",
+    is_about_answers=True,
+)
+def call_ids(body: JsonObject) -> Iterator[Breach]:
+    for place, block in _blocks(body):
+        given = block.get("id") if block.get("type") == "tool_use" else None
+        if isinstance(given, str) and not re.fullmatch(r"[a-zA-Z0-9_-]+", given):
+            words = "String should match pattern '^[a-zA-Z0-9_-]+$'"
+            yield _breach(f"{place}.tool_use.id", f"is {given!r}", words)
 
 
 @RULES.add(
@@ -184,6 +212,8 @@ def results_are_of_user(body: JsonObject) -> Iterator[Breach]:
     seen="2025-12-09",
 )
 def results_follow_calls(body: JsonObject) -> Iterator[Breach]:
+    if a_dict(body.get("thread")).get("type") == "continue":  # the API keeps the messages before
+        return
     asked: set[str] = set()
     before = ""
     for position, message in objects(body.get("messages")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from itertools import takewhile
 
 from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, quoted, text
 from offbook.messages import JsonObject
@@ -86,28 +86,20 @@ def tools_are_configured(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "a tool call has no result in the next message",
-    source="https://github.com/camel-ai/camel/issues/3954",
-    seen="2026-03-21",
+    source="https://github.com/camel-ai/camel/issues/3954, https://github.com/anomalyco/opencode/pull/41780",
+    seen="2026-08-11",
 )
 def calls_have_results(body: JsonObject) -> Iterator[Breach]:
     messages = a_list(body.get("messages"))
     for position, message in objects(messages):
-        answered = {each for result in _following(messages, position) for each in _ids(result, "toolResult")}
+        turn = takewhile(lambda each: a_dict(each).get("role") == "assistant", messages[position:])
+        after = position + len(list(turn))  # the messages of one turn of the assistant share the results after it
+        answered = _ids(messages[after], "toolResult") if after < len(messages) else []
         calls = [call for _, call in _blocks(message, "toolUse") if call.get("type") != "server_tool_use"]
         lacking = [each for call in calls if (each := text(call.get("toolUseId"))) not in answered]
         if message.get("role") == "assistant" and lacking:
-            words = f"Expected toolResult blocks at messages.{position + 1}.content for the following Ids"
+            words = f"Expected toolResult blocks at messages.{after}.content for the following Ids"
             yield Breach(f"messages.{position}", f"{quoted(lacking)} no result", f"{words}: {', '.join(lacking)}")
-
-
-def _following(messages: list[Any], position: int) -> Iterator[object]:
-    """Yield the user messages after an assistant turn. Consecutive messages of one role count as one."""
-    roles = [a_dict(message).get("role") for message in messages]
-    after = next((place for place in range(position, len(roles)) if roles[place] != "assistant"), len(roles))
-    for place in range(after, len(roles)):
-        if roles[place] != "user":
-            return
-        yield messages[place]
 
 
 @RULES.add(

@@ -13,8 +13,10 @@ from offbook.messages import JsonObject
 
 RULES = Rules()
 
-ROLES = ("user", "model", "function")
+ROLES = ("user", "model", "function", "tool")
 MAX_NAME = 128
+_BEFORE_3 = re.compile(r"gemini-[12]\.")
+"""Models before Gemini 3. Newer ones take other roles, and a calling config without functions."""
 
 
 class _Turn(Struct, frozen=True):
@@ -73,12 +75,12 @@ def parts_required(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
-    "a content has another role than `user` and `model`",
-    source="python-genai 3.1.0: types.py, Content.role",
-    seen="2026-11-18",
+    "a content has another role than `user`, `model`, `function` and `tool` (before Gemini 3)",
+    source="https://github.com/the-open-agent/openagent/issues/1666, https://github.com/genkit-ai/genkit/pull/5780",
+    seen="2026-07-21",
 )
 def known_roles(body: JsonObject) -> Iterator[Breach]:
-    for position, content in objects(body.get("contents")):
+    for position, content in objects(body.get("contents")) if _BEFORE_3.search(text(body.get("model"))) else ():
         role = content.get("role")
         if isinstance(role, str) and role and role not in ROLES:
             yield Breach(f"contents.{position}.role", f"is {role!r}", "Please use a valid role: user, model.")
@@ -161,6 +163,53 @@ def function_names(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
+    "two functions have the same name",
+    source="https://github.com/googleapis/dotnet-genai/issues/189",
+    seen="2026-01-25",
+)
+def unique_function_names(body: JsonObject) -> Iterator[Breach]:
+    seen: set[str] = set()
+    for place, declared in _declarations(body):
+        if (name := text(declared.get("name"))) in seen:
+            yield Breach(
+                f"{place}.name", f"{name!r} is declared twice", f"Duplicate function declaration found: {name}"
+            )
+        seen.add(name)
+
+
+_UNKNOWN_IN_SCHEMAS = ("$schema", "const", "exclusiveMinimum", "exclusiveMaximum", "prefixItems", "propertyNames")
+
+
+@RULES.add(
+    "`parameters` of a function have a keyword that the API does not know: "
+    + ", ".join(f"`{each}`" for each in _UNKNOWN_IN_SCHEMAS),
+    source="https://github.com/pizza-bot-app/pizza-bot/issues/62, https://github.com/decolua/9router/issues/3743, "
+    "https://github.com/tashfeenahmed/freellmapi/pull/65, https://github.com/openswarm-ai/openswarm/issues/24",
+    seen="2026-09-07",
+)
+def known_keywords(body: JsonObject) -> Iterator[Breach]:
+    for place, declared in _declarations(body):
+        tool, function = re.findall(r"\d+", place)
+        start = f"tools[{tool}].function_declarations[{function}].parameters"
+        for at, schema in _schemas(a_dict(declared.get("parameters")), start):
+            for name in _UNKNOWN_IN_SCHEMAS:
+                if name in schema:
+                    words = f"Invalid JSON payload received. Unknown name \"{name}\" at '{at}': Cannot find field."
+                    yield Breach(f"{place}.parameters", f"{name!r} at {at}", words)
+
+
+def _schemas(schema: JsonObject, at: str) -> Iterator[tuple[str, JsonObject]]:
+    """Yield a schema and all schemas in it, with their places as the API names them."""
+    yield at, schema
+    for position, inner in enumerate(a_dict(schema.get("properties")).values()):
+        yield from _schemas(a_dict(inner), f"{at}.properties[{position}].value")
+    if isinstance(schema.get("items"), dict):
+        yield from _schemas(schema["items"], f"{at}.items")
+    for position, inner in enumerate(a_list(schema.get("anyOf", schema.get("any_of")))):
+        yield from _schemas(a_dict(inner), f"{at}.any_of[{position}]")
+
+
+@RULES.add(
     "`required` of a function's parameters names one that `properties` does not have",
     source="https://github.com/iBUHub/AIStudioToAPI/issues/154",
     seen="2026-05-05",
@@ -177,14 +226,15 @@ def required_is_defined(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
-    "`functionCallingConfig` lets or makes the model call a function, and none is declared",
-    source="https://github.com/maximhq/bifrost/pull/4959, https://github.com/musistudio/claude-code-router/pull/1207",
-    seen="2026-07-06",
+    "`functionCallingConfig` lets or makes the model call a function, and none is declared (before Gemini 3)",
+    source="https://github.com/AstrBotDevs/AstrBot/pull/7407, https://github.com/pydantic/pydantic-ai/pull/5791",
+    seen="2026-06-09",
 )
 def config_needs_functions(body: JsonObject) -> Iterator[Breach]:
     config = _field(_field(body, "toolConfig"), "functionCallingConfig")
     is_whole = not body.get("cachedContent") and not body.get("cached_content")
-    if config.get("mode") in ("AUTO", "ANY") and is_whole and not any(_declarations(body)):
+    is_judged = is_whole and _BEFORE_3.search(text(body.get("model")))
+    if config.get("mode") in ("AUTO", "ANY") and is_judged and not any(_declarations(body)):
         words = "Function calling config is set without function_declarations."
         yield Breach("toolConfig", "is given without functions", words)
 

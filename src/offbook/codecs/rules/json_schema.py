@@ -13,7 +13,7 @@ from offbook.messages import JsonObject
 _REFUSED_AT_TOP: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
 _NESTING: Final = frozenset(("properties", "$defs", "definitions", "items", "anyOf"))
 _REFUSED: Final = (
-    *("oneOf", "allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"),
+    *("oneOf", "allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "propertyNames"),
 )
 
 
@@ -76,6 +76,9 @@ def _breaches(schema: JsonObject, context: tuple[str, ...]) -> Iterator[SchemaBr
     for keyword in _REFUSED:
         if keyword in schema:
             yield SchemaBreach(f"{place}.{keyword}", "is not permitted", f"{within}, '{keyword}' is not permitted.")
+    if context and "$ref" in schema and len(schema) > 1:
+        besides = ", ".join(repr(name) for name in schema if name != "$ref")
+        yield SchemaBreach(place, f"has {besides} next to $ref", f"{within}, $ref cannot have keywords {{{besides}}}.")
     if schema.get("type") != "object" and "properties" not in schema:
         return
     if schema.get("additionalProperties") is not False:

@@ -153,6 +153,27 @@ def call_ids_short(body: JsonObject) -> Iterator[Breach]:
                 yield too_long(f"messages[{position}].tool_calls[{place}].id", most=MAX_CALL_ID, length=len(given))
 
 
+def arguments_breach(param: str, given: object) -> Breach | None:
+    """Return the breach of a tool call's arguments that are an object instead of its JSON."""
+    if not isinstance(given, dict):
+        return None
+    words = f"Invalid type for '{param}': expected a string, but got an object instead."
+    return Breach(_dotted(param), "is an object, not its JSON", words, {"param": param, "code": "invalid_type"})
+
+
+@RULES.add(
+    "the arguments of a tool call are an object instead of its JSON as a text",
+    source="https://github.com/aaif-goose/goose-mobile/pull/20",
+    seen="2025-03-06",
+)
+def arguments_are_text(body: JsonObject) -> Iterator[Breach]:
+    for position, message in objects(body.get("messages")):
+        for place, call in objects(message.get("tool_calls")):
+            param = f"messages[{position}].tool_calls[{place}].function.arguments"
+            if breach := arguments_breach(param, a_dict(call.get("function")).get("arguments")):
+                yield breach
+
+
 @RULES.add(
     "a tool result answers no call of the assistant message before it",
     source="https://github.com/miurla/morphic/issues/136",
@@ -208,8 +229,8 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "`tools` has more than 128 entries; an empty list, which frameworks send, is accepted",
-    source="https://github.com/anomalyco/opencode/issues/4909",
-    seen="2025-11-29",
+    source="https://github.com/code-yeongyu/oh-my-openagent/issues/2848",
+    seen="2026-03-26",
 )
 def number_of_tools(body: JsonObject) -> Iterator[Breach]:
     if (length := len(a_list(body.get("tools")))) > MAX_TOOLS:
@@ -229,7 +250,7 @@ def name_breach(name: str, param: str) -> Breach | None:
 
 @RULES.add(
     "the name of a function has other characters than letters, digits, `_` and `-`, or more than 64 of them",
-    source="https://github.com/brekkylab/ailoy/pull/109, "
+    source="https://github.com/brekkylab/ailoy/pull/109, https://github.com/cline/cline/pull/11885, "
     "openai-python 3.49.0: types/shared_params/function_definition.py",
     seen="2026-11-18",
 )
@@ -246,7 +267,8 @@ def function_names(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "the schema of a strict function leaves the strict subset",
-    source="https://github.com/livekit/agents/issues/5302, https://github.com/camel-ai/camel/issues/2231",
+    source="https://github.com/livekit/agents/issues/5302, https://github.com/camel-ai/camel/issues/2231, "
+    "https://github.com/vercel-labs/json-render/issues/180",
     seen="2026-04-01",
 )
 def strict_functions(body: JsonObject) -> Iterator[Breach]:
@@ -281,8 +303,9 @@ def parameters_breach(param: str, name: object, found: SchemaBreach) -> Breach:
 
 @RULES.add(
     "the schema of a strict response format leaves the strict subset",
-    source="https://github.com/dottxt-ai/outlines/issues/1666, https://github.com/vercel/ai/issues/6484",
-    seen="2025-06-28",
+    source="https://github.com/dottxt-ai/outlines/issues/1666, https://github.com/vercel/ai/issues/6484, "
+    "https://github.com/vectorize-io/hindsight/pull/3944",
+    seen="2026-08-31",
 )
 def strict_response_format(body: JsonObject) -> Iterator[Breach]:
     form = a_dict(a_dict(body.get("response_format")).get("json_schema"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from offbook.codecs.rules.json_schema import function_schema_breach, strict_schema_breach
 from offbook.codecs.rules.openai_chat import (
+    arguments_breach,
     missing,
     name_breach,
     out_of_range,
@@ -83,7 +84,7 @@ def content_types(body: JsonObject) -> Iterator[Breach]:
 )
 def results_have_calls(body: JsonObject) -> Iterator[Breach]:
     items = objects(body.get("input"))
-    if any(body.get(name) is not None for name in ("prompt", *STORED)) or _has(items, ELSEWHERE):
+    if _is_stored(body) or _has(items, ELSEWHERE):
         return
     asked = {""}  # an output may name its tool instead of a call
     for position, item in items:
@@ -93,6 +94,11 @@ def results_have_calls(body: JsonObject) -> Iterator[Breach]:
             words = f"No tool call found for function call output with call_id {given}."
             reason = f"result for {given!r}, which nothing before it asks for"
             yield Breach(f"input.{position}", reason, words, _INPUT)
+
+
+def _is_stored(body: JsonObject) -> bool:
+    """Return whether the API has a part of the request, such as the conversation before it."""
+    return any(body.get(name) is not None for name in ("prompt", *STORED))
 
 
 def _has(items: list[tuple[int, JsonObject]], kinds: tuple[str, ...]) -> bool:
@@ -132,6 +138,32 @@ def reasoning_is_followed(body: JsonObject) -> Iterator[Breach]:
         if following.get("type", "message") == "message" and following.get("role") in ("user", "system", "developer"):
             words = f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
             yield Breach(f"input.{position}", "reasoning without what it led to", words, _INPUT)
+
+
+@RULES.add(
+    "the id of a function call's item does not begin with `fc`, such as that of the call itself",
+    source="https://github.com/nodetool-ai/nodetool/pull/4252, https://github.com/Wei-Shaw/sub2api/issues/3785",
+    seen="2026-07-13",
+)
+def item_ids(body: JsonObject) -> Iterator[Breach]:
+    for position, item in objects(body.get("input")):
+        given = text(item.get("id"))
+        if item.get("type") == "function_call" and given and not given.startswith("fc"):
+            param = f"input[{position}].id"
+            words = f"Invalid '{param}': '{given}'. Expected an ID that begins with 'fc'."
+            yield Breach(f"input.{position}.id", f"is {given!r}", words, {"param": param, "code": "invalid_value"})
+
+
+@RULES.add(
+    "the arguments of a function call are an object instead of its JSON as a text",
+    source="openai-python 3.49.0: types/responses/response_function_tool_call_param.py",
+    seen="2026-11-19",
+)
+def arguments_are_text(body: JsonObject) -> Iterator[Breach]:
+    for position, item in objects(body.get("input")):
+        breach = arguments_breach(f"input[{position}].arguments", item.get("arguments"))
+        if item.get("type") == "function_call" and breach:
+            yield breach
 
 
 @RULES.add(
@@ -187,18 +219,14 @@ def function_parameters(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "`tool_choice` is a function that is not in `tools`, and nothing else in the request can bring it",
-    source="https://github.com/raine/claude-code-proxy/issues/10",
+    source="https://github.com/raine/claude-code-proxy/issues/10, https://github.com/vllm-project/vllm/pull/40399",
     seen="2026-06-15",
 )
 def choice_is_offered(body: JsonObject) -> Iterator[Breach]:
     choice = a_dict(body.get("tool_choice"))
-    is_whole = not any(body.get(name) is not None for name in ("prompt", *STORED))
-    if (
-        choice.get("type") != "function"
-        or "name" not in choice
-        or not is_whole
-        or _has(objects(body.get("input")), BRINGS_TOOLS)
-    ):
+    if choice.get("type") != "function" or "name" not in choice:
+        return
+    if _is_stored(body) or _has(objects(body.get("input")), BRINGS_TOOLS):
         return
     tools = [tool for _, tool in objects(body.get("tools"))]
     tools += [inner for tool in tools for _, inner in objects(tool.get("tools"))]
@@ -206,6 +234,18 @@ def choice_is_offered(body: JsonObject) -> Iterator[Breach]:
         words = "Tool choice 'function' not found in 'tools' parameter."
         fields = {"param": "tool_choice", "code": None}
         yield Breach("tool_choice", f"is {choice.get('name')!r}, which is not offered", words, fields)
+
+
+@RULES.add(
+    "`tool_choice` is `required`, and there are no tools",
+    source="https://github.com/vllm-project/vllm/pull/40399",
+    seen="2026-04-20",
+)
+def choice_needs_tools(body: JsonObject) -> Iterator[Breach]:
+    may_have_tools = body.get("tools") or _is_stored(body) or _has(objects(body.get("input")), BRINGS_TOOLS)
+    if body.get("tool_choice") == "required" and not may_have_tools:
+        words = "Tool choice 'required' must be specified with 'tools' parameter."
+        yield Breach("tool_choice", "is 'required' without tools", words, {"param": "tool_choice", "code": None})
 
 
 @RULES.add(
@@ -228,9 +268,8 @@ def strict_text_format(body: JsonObject) -> Iterator[Breach]:
     seen="2026-11-18",
 )
 def json_mode_says_json(body: JsonObject) -> Iterator[Breach]:
-    is_whole = not any(body.get(name) is not None for name in ("prompt", *STORED))
     is_json = a_dict(a_dict(body.get("text")).get("format")).get("type") == "json_object"
-    if is_json and is_whole and "json" not in f"{body.get('input')} {body.get('instructions')}".lower():
+    if is_json and not _is_stored(body) and "json" not in f"{body.get('input')} {body.get('instructions')}".lower():
         words = (
             "Response input messages must contain the word 'json' in some form to use 'text.format' of type "
             "'json_object'."

@@ -87,6 +87,7 @@ class HttpUpstream:
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None) -> None:
         self._url = checked_url(url, source="url")
         self._headers = {name.lower().encode(): value.encode() for name, value in (headers or {}).items()}
+        self._added = HttpRequest("POST", "", urlsplit(url).query, dict(headers or {}), b"")
         self._client: httpx2.AsyncClient | None = None
         self._clients: dict[str, _Client] = {}
         self._metadata_url = ""
@@ -113,7 +114,7 @@ class HttpUpstream:
             answered=taken.answered,
             elsewhere=client.open_calls,
             client_key=_client_key(request),
-            credentials=credentials_of(request),
+            credentials=(*credentials_of(request), *credentials_of(self._added)),
             rename_endpoint=partial(self._rename_endpoint, client, send, scope),
         )
         running = forwarding.run(self._open(), self._request(request, scope, body))

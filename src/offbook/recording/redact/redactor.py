@@ -61,14 +61,15 @@ from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan, search
 from offbook.text import compile_pattern, replace_spans
 from offbook.vendors import DUMMY_KEY, KEY_HEADERS
 
-SECRET_FIELDS = frozenset(
-    (
-        *KEY_HEADERS,
-        *("proxy-authorization", "api_key", "apikey", "x-auth-token", "x-amz-security-token", "cookie", "set-cookie"),
-        *("openai-organization", "access_token", "refresh_token", "id_token", "auth_token", "client_secret"),
-        *("password", "passwd", "private_key", "secret_access_key", "aws_secret_access_key", "secretaccesskey"),
-    )
+_SECRET_NAMES = (
+    *KEY_HEADERS,
+    *("proxy-authorization", "api_key", "apikey", "x-auth-token", "x-amz-security-token", "cookie", "set-cookie"),
+    *("openai-organization", "access_token", "refresh_token", "id_token", "auth_token", "client_secret"),
+    *("session_token", "bearer_token", "api_secret", "app_secret", "consumer_secret", "secret_key", "webhook_secret"),
+    *("password", "passwd", "passphrase", "private_key", "secret_access_key", "aws_secret_access_key"),
 )
+SECRET_FIELDS = frozenset(name.replace("_", joint) for name in _SECRET_NAMES for joint in ("_", "-", ""))
+"""The names of fields with secret values, in lower case: `access_token`, `access-token`, `accessToken`."""
 MIN_CREDENTIAL_CHARS = 8
 """Shorter credentials are not searched for: they could be words."""
 

@@ -69,38 +69,47 @@ def _built_in() -> Redactor:
 
 MAX_CREDENTIALS = 1_000
 _credentials: dict[str, None] = {}
+_knowing: dict[Redactor, Redactor] = {}
+"""The redactor in force, and the same with these credentials; empty if that is not made yet."""
 
 
 def note_credentials(credentials: Iterable[str]) -> None:
     """Remember the credentials of this process's calls, to keep them out of output and reports."""
-    _credentials.update(dict.fromkeys(credentials))
-    while len(_credentials) > MAX_CREDENTIALS:
-        del _credentials[next(iter(_credentials))]
+    if new := [each for each in credentials if each not in _credentials]:
+        _credentials.update(dict.fromkeys(new))
+        while len(_credentials) > MAX_CREDENTIALS:
+            del _credentials[next(iter(_credentials))]
+        _knowing.clear()
+
+
+def _redactor_of_output() -> Redactor:
+    plain = redactor_in_force()
+    if (found := _knowing.get(plain)) is None:
+        _knowing.clear()
+        found = _knowing[plain] = plain.knowing(list(_credentials))
+    return found
 
 
 def mask_shown(text: str) -> str:
-    """Return a text to be printed without secrets, by the rules in force and without the credentials of the calls."""
-    return redactor_in_force().knowing(_credentials).text(text)
+    """Return a text to be printed or reported without secrets, by the active rules, and without the credentials of the
+    calls. Quick if it has none.
+    """
+    return _redactor_of_output().text(text)
 
 
 def mask_reported(data: bytes) -> bytes:
-    """Return a report's JSON without secrets, by the rules of `mask_shown`."""
-    return redactor_in_force().knowing(_credentials).encoded(data)
+    """Return a report's JSON without secrets, as JSON, by the rules of `mask_shown`."""
+    return _redactor_of_output().encoded(data)
 
 
 def mask_text(text: str) -> str:
-    """Return a text without secrets, by the active rules. Quick if it has none."""
+    """Return a text without secrets that is compared or stored, by the active rules. Quick if it has none."""
     return redactor_in_force().text(text)
 
 
 def mask_json(value: Any) -> Any:
     """Return a JSON value without secrets, by the active rules. Quick if it has none."""
     return redactor_in_force().value(value)
-
-
-def mask_encoded(data: bytes) -> bytes:
-    """Return JSON without secrets, by the active rules. It stays JSON."""
-    return redactor_in_force().encoded(data)
 
 
 def rules_near(start: str | os.PathLike[str] = ".") -> Redactor | None:

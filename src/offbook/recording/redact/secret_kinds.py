@@ -36,8 +36,8 @@ _ESCAPED = r"\\{1,3}(?:/|u002[BbFf])"
 
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})"
 _START += r"|(?<=%25[0-9A-Fa-f]{2})|(?<=%2525[0-9A-Fa-f]{2})|(?<=%252525[0-9A-Fa-f]{2}))"
-_DIGIT = r"(?=[A-Za-z_-]{0,24}\d)"
-"""Words have no digit."""
+_DIGIT = r"(?=[A-Za-z_-]{0,64}\d)"
+"""Words have no digit. In random letters, the first may come late."""
 
 _GAP = r"(?:[\s'\"`=]|\\{1,3}[nrt'\"]|%(?:25){0,3}(?:20|22|27|0[aAdD]))"
 _BETWEEN = rf"[ \t\w.-]{{0,30}}+{_GAP}{{0,6}}?(?:=>?|>|:{{1,3}}=?|\|\||\?=|,|%(?:25){{0,3}}3[aAdD]){_GAP}{{0,6}}+"
@@ -165,10 +165,19 @@ _url_password = re.compile(r"://[^\s/?#:@\"'<>\\]{0,128}+:(?P<secret>[^\s/?#@\"'
 _QUERY_WORDS = ("token", "secret", "password", "passwd", "signature", "credential")
 """Endings of secret query parameters, like `my_session_token`, in addition to those of `vendors`."""
 _QUERY_ENDS = tuple(name.encode() for name in ("key", *_QUERY_WORDS, *sorted(SECRET_QUERY)))
+_QUERY_NAME = (
+    r"(?i:(?!next|page|sync|continu)[a-z_-]{0,20}(?:api[-_]?key|access[-_]?key|"
+    rf"{'|'.join(_QUERY_WORDS)})|{'|'.join(map(re.escape, sorted(SECRET_QUERY)))})"
+)
+_FORM = r"(?:\A|(?<=\"))(?=[^\"\s]*\d)(?=[\w.~+*%-]+=[\w.~+*%/-]+(?:&[\w.~+*%\[\]-]+=[\w.~+*%/:-]*)*(?:\"|\Z))(?!key=)"
+"""The beginning of a text that is a form as a whole. Words have no digit."""
 _query_secret = re.compile(
-    rf"(?:[?&;]|%(?:25){{0,3}}(?:3[fFbB]|26))(?i:(?!next|page|sync|continu)[a-z_-]{{0,20}}(?:api[-_]?key|access[-_]?key|{'|'.join(_QUERY_WORDS)})"
-    rf"|{'|'.join(map(re.escape, sorted(SECRET_QUERY)))})(?:=|%(?:25){{0,3}}3[dD])"
+    rf"(?:[?&;#]|%(?:25){{0,3}}(?:3[fFbB]|26|23)|{_FORM}){_QUERY_NAME}(?:=|%(?:25){{0,3}}3[dD])"
     r"(?P<secret>[^\s&#;\"'<>\\{}$*]{8,4096}+)"
+)
+_form_field = re.compile(
+    rf"form-data; name=\"{_QUERY_NAME}\"[^\r\n]{{0,200}}(?:\r?\n[^\r\n]{{1,200}}){{0,3}}\r?\n\r?\n"
+    r"(?P<secret>[^\r\n]{8,4096}+)"
 )
 _encoded_sign = re.compile(rb"%(?:25){0,3}3d")
 SPECIAL_KINDS = ("json-web-token", "private-key", "basic-credentials", "url-password", "query-secret")
@@ -280,6 +289,13 @@ def _special_spans(text: str, lowered: bytes) -> Iterator[SecretSpan]:
                 yield SecretSpan(*found.span("secret"), "basic-credentials")
     if b"://" in lowered and b"@" in lowered:
         yield from (SecretSpan(*found.span("secret"), "url-password") for found in _url_password.finditer(text))
+    yield from _parameter_spans(text, lowered)
+
+
+def _parameter_spans(text: str, lowered: bytes) -> Iterator[SecretSpan]:
+    """Yield the secrets of queries and forms."""
+    if b"form-data; name=" in lowered:
+        yield from (SecretSpan(*found.span("secret"), "query-secret") for found in _form_field.finditer(text))
     signs = _encoded_sign.sub(b"=", lowered) if b"3d" in lowered else lowered
     if any(part.endswith(_QUERY_ENDS) for part in signs.split(b"=")):
         yield from (SecretSpan(*found.span("secret"), "query-secret") for found in _query_secret.finditer(text))

@@ -15,7 +15,7 @@ from offbook.explore.explorer import CaseResult, Coverage, Exploration, coverage
 from offbook.explore.recovery import Recovery, RecoverySummary, Spread, recovery_of, spread_of, summarize_recovery
 from offbook.explore.run import Run
 from offbook.explore.schedule import LeftOutFault, LeftOutGroup, in_case_order
-from offbook.explore.verdict import TITLES, FormerVerdict, Reason, Verdict, stored_assessment
+from offbook.explore.verdict import TITLES, Reason, Verdict, stored_assessment
 from offbook.faults import PlannedFault
 from offbook.files import read_file
 from offbook.report.exploration.report_input import NO_ORIGIN, ExploredShard, ReportInput, ReportOrigin
@@ -110,7 +110,7 @@ class _StoredCase(Struct, frozen=True, kw_only=True):
     """The stored part of a case that is read back. The rest is derived."""
 
     id: str
-    verdict: Verdict | FormerVerdict
+    verdict: Verdict
     reason: Reason = ""
     evidence: tuple[str, ...]
     faults: tuple[PlannedFault, ...]

@@ -307,7 +307,7 @@ def verdict_counts(exploration: Exploration) -> str:
     return ", ".join(f"{count:,} {verdict_noun(label, count)}" for label, count in exploration.counts.items())
 
 
-_NOUNS = ("effect", "result")
+_NOUNS = ("effect", "result", "outcome")
 
 
 def verdict_noun(label: str, count: int) -> str:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK
 from offbook.decoding import decode
 from offbook.explore.observer import RunObserver, SentRequests
-from offbook.private_folder import LOCK, PrivateFolder
+from offbook.private_folder import PrivateFolder
 from offbook.subjects.program.fork_server import ForkedProgram, ForkServer, Libraries
 from offbook.subjects.program.process import Patience, ProgramExit, ProgramProcess, RunClock, RunFiles
 from offbook.subjects.program.python_command import PythonCommand, script_interpreter
@@ -349,8 +349,6 @@ class _ForkPlace:
     def clear(self) -> None:
         """Empty the folder."""
         for each in Path(self.place.folder).iterdir():
-            if each.name == LOCK:
-                continue
             if each.is_dir() and not each.is_symlink():
                 shutil.rmtree(each, ignore_errors=True)
             else:

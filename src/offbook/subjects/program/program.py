@@ -78,8 +78,10 @@ from offbook.vendors import (
     named_base_urls,
     plain_environment,
 )
+from offbook.wire.backend import session_prefix
 from offbook.wire.intercept.program_network import NetworkOptions, ProgramNetwork
 from offbook.wire.options import ProgramToolOptions, WireOptions
+from offbook.wire.server.access import token_variables
 from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import ExploredRun, WireSession
 from offbook.wire.tool_variables import tool_variables
@@ -275,7 +277,8 @@ class ProgramSubject:
         with ExitStack() as stack:
             place = stack.enter_context(launcher.place())
             name, files = place.name, RunFiles(place.folder, self._ledger)
-            words = self._program.command(self._command_in(files), self._server.session_url(name))
+            url, bare_url = self._server.session_url(name), self._server.bare_url + session_prefix(name)
+            words = self._program.command(self._command_in(files), url, bare_url=bare_url)
             command = stack.enter_context(self._kept.run(words, Path(place.folder)))
             environment = self._environment(name, files, waits_for_effects=self._settings.crashes or plan.can_crash)
             environment[CASE_VARIABLE] = case_name(plan, continuation)
@@ -458,7 +461,7 @@ class ProgramSubject:
             **base_url_variables(url),
             **named_base_urls(self._settings.base_url_vars, url),
             **api_key_variables(self._server.token),
-            "OFFBOOK_URL": url,
+            **token_variables(self._server.token),
             "TMPDIR": str(files.temporary),
             EFFECTS_VARIABLE: str(files.effects.path),
             **({EFFECTS_URL_VARIABLE: f"{url}/_offbook/effects"} if waits_for_effects else {}),
@@ -476,6 +479,7 @@ class ProgramSubject:
         return {
             **self._network.aliases(session=name),
             session_url: _URL_ALIAS,
+            self._server.bare_url + session_prefix(name): _URL_ALIAS,
             url: _URL_ALIAS,
             address: "offbook",
             urlsplit(session_url).path: "",

@@ -28,11 +28,11 @@ async function compareView([left, right], chosen) {
   let last = null, shownPairs = PAIRS;
   const query = (offset) => ({ left, right, changed: only.checked ? "1" : "0", offset, limit: PAIRS });
   const fill = async (isAnew) => {
-    const first = await ask("/api/compare", query(0));
+    const first = await ask("api/compare", query(0));
     if (first === last && !isAnew) return;
     last = first;
     const pages = [first];
-    while (pages.length * PAIRS < Math.min(shownPairs, first.total)) pages.push(await ask("/api/compare", query(pages.length * PAIRS)));
+    while (pages.length * PAIRS < Math.min(shownPairs, first.total)) pages.push(await ask("api/compare", query(pages.length * PAIRS)));
     const differing = first.all - first.same;
     totals.textContent = `${differing ? `${counted(differing, "difference")}, ` : "No differences, "}${number(first.same)} the same`;
     head.replaceChildren(element("tr", {}, sideHead(first.left), sideHead(first.right)));

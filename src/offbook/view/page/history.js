@@ -9,9 +9,9 @@ async function explorationsView() {
       listed(runs.slice(0, 5).map((run) => [element("a", { href: linkOf(run) }, name(run.id)), " ", badge(run.verdict, run.tone), " ", faint(`${number(run.count)} ${run.noun} · ${run.modified_at.slice(0, 16).replace("T", " ")}`)]), { class: "bare" }));
     body.replaceChildren(groups.length ? element("ul", { class: "bare groups" }, ...groups.map(row)) : faint("No JSON report of an exploration here yet: offbook explore … --reporter json=runs/exploration.json", "p"));
   };
-  let last = await ask("/api/explorations");
+  let last = await ask("api/explorations");
   fill(last);
-  return { title: "Explorations", nodes: [element("h1", {}, "Explorations"), body], async refresh() { const next = await ask("/api/explorations"); if (next !== last) fill(last = next); } };
+  return { title: "Explorations", nodes: [element("h1", {}, "Explorations"), body], async refresh() { const next = await ask("api/explorations"); if (next !== last) fill(last = next); } };
 }
 
 /* The heatmap of all versions: in each cell, a sign for each version, the latest last. */
@@ -23,7 +23,7 @@ function versionsTable({ rows, columns, cells, versions, verdicts }, onlyChanged
   const keptRows = rows.map((_, index) => index).filter((index) => kept.some((cell) => cell.row === index));
   const keptColumns = columns.map((_, index) => index).filter((index) => kept.some((cell) => cell.column === index));
   const sign = (result, at, cell) => result === null ? element("span", { class: "sign none", title: `${versions[at].id}: no such case` }, " ")
-    : element("a", { class: `sign ${shade(result[0])}`, href: `/report?id=${encodeURIComponent(versions[at].id)}#case-${result[1]}`, "aria-label": `${rows[cell.row]}, ${columns[cell.column]}, ${versions[at].id}: ${spokenVerdict(result[0], signs.get(result[0]).sign)}`, title: `${versions[at].id}: ${result[2]}` }, signs.get(result[0]).sign);
+    : element("a", { class: `sign ${shade(result[0])}`, href: `report?id=${encodeURIComponent(versions[at].id)}#case-${result[1]}`, "aria-label": `${rows[cell.row]}, ${columns[cell.column]}, ${versions[at].id}: ${spokenVerdict(result[0], signs.get(result[0]).sign)}`, title: `${versions[at].id}: ${result[2]}` }, signs.get(result[0]).sign);
   const cellOf = (row, column) => {
     const cell = placed.get(`${row}/${column}`);
     return element("td", cell && hasChanged(cell) ? { class: "changed" } : {}, ...(cell && kept.includes(cell) ? [element("div", { class: "versions" }, ...cell.results.map((result, at) => sign(result, at, cell)))] : []));
@@ -39,12 +39,12 @@ async function heatmapView([subject], chosen) {
   only.checked = chosen.changed === "1";
   let last = null;
   const fill = async (isAnew) => {
-    const found_ = await ask("/api/heatmap", { subject });
+    const found_ = await ask("api/heatmap", { subject });
     if (found_ === last && !isAnew) return;
     last = found_;
     table.replaceChildren(...versionsTable(found_, only.checked));
     none.textContent = table.tBodies[0].rows.length ? "" : "No verdict differs between these explorations.";
-    const line = (version, at) => element("li", {}, `${at + 1}  `, element("a", { href: `/report?id=${encodeURIComponent(version.id)}` }, name(version.id)), " ",
+    const line = (version, at) => element("li", {}, `${at + 1}  `, element("a", { href: `report?id=${encodeURIComponent(version.id)}` }, name(version.id)), " ",
       badge(counted(version.findings, "finding"), version.findings ? "bad" : "good"), faint(` ${counted(version.cases, "case")} · ${version.modified_at.slice(0, 16).replace("T", " ")}${version.is_complete ? "" : " · not complete"}`),
       at ? element("a", { class: "small", href: fragment(["compare", found_.versions[at - 1].id, version.id]) }, " what changed") : null);
     versions.replaceChildren(...found_.versions.map(line));
@@ -100,7 +100,7 @@ async function scenariosView() {
     body.replaceChildren(...(scenarios.length ? [faint(`${counted(runs.length, "run")}, the latest on the right. Lines through points are 95 % intervals.`, "p"), scrollHint(box), box]
       : [faint("No JSON report of scenarios here yet: offbook test --reporter json=runs/report.json", "p")]));
   };
-  let last = await ask("/api/scenarios");
+  let last = await ask("api/scenarios");
   fill(last);
-  return { title: "Scenarios", nodes: [element("h1", {}, "Scenarios over time"), body], async refresh() { const next = await ask("/api/scenarios"); if (next !== last) fill(last = next); } };
+  return { title: "Scenarios", nodes: [element("h1", {}, "Scenarios over time"), body], async refresh() { const next = await ask("api/scenarios"); if (next !== last) fill(last = next); } };
 }

@@ -35,7 +35,7 @@ function spoken(id, { row, said: messages = [], answer, reasoning }) {
   const about = [row.kind, row.name, row.model, duration(row.latency_ms ?? 0), row.attempt > 1 ? `try ${row.attempt}` : ""].filter(Boolean).join(" · ");
   const whole = folded({}, ["In full"], () => {
     const place = element("div", {}, faint("Loading…"));
-    ask("/api/call", { id, number: row.number }).then((call) => place.replaceChildren(json(call.exchange)), (error) => place.replaceChildren(text(error.message)));
+    ask("api/call", { id, number: row.number }).then((call) => place.replaceChildren(json(call.exchange)), (error) => place.replaceChildren(text(error.message)));
     return [place];
   });
   const title = row.kind === "tool" || row.kind === "mcp" || row.kind === "http" ? element("code", { class: "asked" }, name(row.title)) : null;
@@ -53,7 +53,7 @@ function conversation(id) {
     earlier.hidden = state.start === 0;
     later.hidden = state.start + state.count >= state.total;
   };
-  const load = async (start) => put(await ask("/api/conversation", { id, offset: Math.max(0, start), limit: CONVERSATION_CALLS }));
+  const load = async (start) => put(await ask("api/conversation", { id, offset: Math.max(0, start), limit: CONVERSATION_CALLS }));
   earlier.addEventListener("click", () => load(state.start - CONVERSATION_CALLS));
   later.addEventListener("click", () => load(state.start + CONVERSATION_CALLS).then(() => list.firstChild?.scrollIntoView({ block: "nearest" })));
   return {
@@ -71,13 +71,13 @@ function conversation(id) {
 }
 
 async function recordingView([id], chosen) {
-  const head = await ask("/api/recording", { id, offset: 0, limit: PAGE_ROWS });
+  const head = await ask("api/recording", { id, offset: 0, limit: PAGE_ROWS });
   let span = head.span_ms, chosenCall = Number(chosen.call) || 0, size = head.total;
   const talk = conversation(id), totals = element("p", { class: "faint", id: "totals" });
   const search = element("input", { id: "q", type: "search", autocomplete: "off", spellcheck: "false", placeholder: "tool, text, error…" }), count = element("output", { "aria-live": "polite", id: "count" });
   search.value = chosen.q ?? "";
   const load = async (offset, limit) => {
-    const found_ = await ask("/api/recording", { id, offset, limit, q: search.value.trim() });
+    const found_ = await ask("api/recording", { id, offset, limit, q: search.value.trim() });
     span = found_.span_ms;
     size = found_.all;
     count.textContent = `${number(found_.total)} of ${counted(found_.all, "call")}`;
@@ -123,8 +123,8 @@ async function workflowView([id]) {
       element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Steps" }, element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...steps.map(row)))),
       ...(calls.length ? [element("h2", {}, "Calls of steps"), listed(calls)] : []));
   };
-  let last = await ask("/api/workflow", { id });
+  let last = await ask("api/workflow", { id });
   fill(last);
-  const refresh = async () => { const next = await ask("/api/workflow", { id }); if (next !== last) fill(last = next); };
+  const refresh = async () => { const next = await ask("api/workflow", { id }); if (next !== last) fill(last = next); };
   return { title: id, nodes: [element("p", { class: "faint" }, element("a", { href: "#/runs" }, "← all runs")), element("h1", {}, name(id)), body], refresh };
 }

@@ -51,7 +51,7 @@ async function runsView(_, chosen) {
     list.draw(true);
   };
   const load = async (offset, limit) => {
-    const found_ = await ask("/api/runs", { ...query, offset, limit });
+    const found_ = await ask("api/runs", { ...query, offset, limit });
     count.textContent = `${number(found_.matching)} of ${counted(found_.total, "run")}${found_.pending ? `, ${number(found_.pending)} being read` : ""}`;
     empty.textContent = found_.total ? (found_.matching ? "" : "No run matches.") : "No recordings or JSON reports here yet: record one with offbook exec --record, or add --reporter json=runs/report.json to explore or test.";
     if (found_.pending) setTimeout(() => list.refresh().catch(() => {}), 50);

@@ -30,7 +30,7 @@ function here() {
   const [view, ...parts] = path.split("/").map(decodeURIComponent);
   return { view: view || "runs", parts, chosen: Object.fromEntries(new URLSearchParams(query ?? "")) };
 }
-const linkOf = (run) => run.kind === "exploration" || run.kind === "scenarios" ? `/report?id=${encodeURIComponent(run.id)}`
+const linkOf = (run) => run.kind === "exploration" || run.kind === "scenarios" ? `report?id=${encodeURIComponent(run.id)}`
   : ofId[run.kind] ? fragment([ofId[run.kind], run.id]) : null;
 /* Change what is chosen in a view, without a new entry in the history. */
 function choose(chosen) {

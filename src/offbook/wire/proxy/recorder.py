@@ -30,7 +30,7 @@ from offbook.recording.match.folders import FolderNotes
 from offbook.recording.redact.redactor import Redactor
 from offbook.session.recorder import Recorder, RecordMode
 from offbook.vendors import PROVIDER_NAMES
-from offbook.wire.request import ParsedRequest
+from offbook.wire.request import ParsedRequest, set_cookies
 from offbook.wire.response import Frame, HttpResponse, ResponseEnding, stream_events
 from offbook.wire.session import CallAttempt
 
@@ -180,7 +180,8 @@ class WireRecorder(Recorder):
             return None
         exchange = build_exchange(parsed, captured, prices=self._prices, made_at=self.clock.utc_now())
         is_answered = answer.status is not None
-        key = self.record(attempt.step_id, exchange, credentials=credentials, turn=turn, is_answered=is_answered)
+        found = (*credentials, *set_cookies(answer.headers.get("set-cookie", "")))
+        key = self.record(attempt.step_id, exchange, credentials=found, turn=turn, is_answered=is_answered)
         self._emit(attempt, exchange, latency_ms=answer.end_ms)
         return RecordedExchange(key, exchange)
 

@@ -40,6 +40,11 @@ def token_path(token: str) -> str:
     return f"/t/{token}" if token else ""
 
 
+def token_variables(token: str) -> dict[str, str]:
+    """Return the variable for programs that send the token as a header, because others can read their arguments."""
+    return {"OFFBOOK_TOKEN": token} if token else {}
+
+
 def split_token(url: bytes) -> tuple[bytes, bytes]:
     """Split a request target into the token at its beginning, or "", and the rest."""
     found = _TOKEN_PATH.match(url)

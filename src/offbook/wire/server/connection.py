@@ -145,7 +145,7 @@ class RequestCycle:
         on_response: Callable[[], None],
     ) -> None:
         self.message_event = asyncio.Event()
-        self.disconnected = self.response_complete = False
+        self.disconnected = self.response_complete = self.has_ended_writing = False
         self.more_body, self.body = True, bytearray()
         self._scope, self._flow, self._on_response = scope, flow, on_response
         self._transport: asyncio.Transport = scope[TRANSPORT]
@@ -243,8 +243,18 @@ class RequestCycle:
             self.response_complete = True
             self.message_event.set()
             if not self._is_kept_alive:
-                self._transport.close()
+                self._close()
             self._on_response()
+
+    # To close a connection with unread data resets it, and its client may lose the answer that it has not read yet. So
+    # only our direction ends while a body is still arriving; the rest of it is read and dropped, within limits.
+    def _close(self) -> None:
+        if self.more_body and self._transport.can_write_eof() and not self._transport.is_closing():
+            self.has_ended_writing = True
+            self._transport.write_eof()
+            self._flow.resume_reading()
+        else:
+            self._transport.close()
 
 
 def _do_nothing() -> None:
@@ -351,7 +361,8 @@ class HttpConnection(asyncio.Protocol):
 
     def give_up(self) -> None:
         """Close a connection whose client takes too long, with a 408 if it has begun a request."""
-        if self.phase in ("head", "body") and not self.flow.is_writing_paused:
+        has_ended = self.cycle is not None and self.cycle.has_ended_writing
+        if self.phase in ("head", "body") and not self.flow.is_writing_paused and not has_ended:
             self.refuse(408, "the request did not arrive in time")
         else:
             self.transport.abort()
@@ -438,8 +449,8 @@ class HttpConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._refusal = self._check_head()
-        if self._refusal is not None:
-            raise ValueError(*self._refusal)  # the parser turns it into an error of its own
+        if self._refusal is not None or self.transport.is_closing():
+            raise ValueError(self._refusal)  # the parser turns it into an error of its own
         self._is_head_complete = True
         self._take_token()
         if not self.url.startswith(b"/") and (host := urlsplit(self.url).netloc):
@@ -518,6 +529,8 @@ class HttpConnection(asyncio.Protocol):
             return
         self.cycle.more_body = False
         self.cycle.message_event.set()
+        if self.cycle.has_ended_writing:
+            self.transport.close()
 
     def _on_response(self) -> None:
         if self.transport.is_closing():

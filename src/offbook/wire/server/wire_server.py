@@ -25,7 +25,15 @@ from offbook.wire.options import LOOPBACK, WireOptions
 from offbook.wire.proxy.upstream import Upstreams
 from offbook.wire.request import HttpRequest, header_dict, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.server.access import ALL_INTERFACES, ANY, Access, is_loopback_name, new_token, token_path
+from offbook.wire.server.access import (
+    ALL_INTERFACES,
+    ANY,
+    Access,
+    is_loopback_name,
+    new_token,
+    token_path,
+    token_variables,
+)
 from offbook.wire.server.arrival_order import ArrivalOrder
 from offbook.wire.server.connection import (
     REQUEST_LIMITS,
@@ -269,8 +277,9 @@ def no_proxy_variables(environment: Mapping[str, str]) -> dict[str, str]:
 class WireServer(CallInspection):
     """A server that stands in for OpenAI, Anthropic, Gemini and Ollama while its `with` block runs.
 
-    `url` is its URL, without a trailing slash. The base URL of OpenAI's clients is `url + "/v1"`. It listens on
-    `listener` if given. If it `has_peers`, other processes also answer its sessions.
+    `url` is its URL, without a trailing slash, and `bare_url` the same without the token. The base URL of OpenAI's
+    clients is `url + "/v1"`. It listens on `listener` if given. If it `has_peers`, other processes also answer its
+    sessions.
 
     A request must carry the server's `token`, which begins the path of `url`, or its `api_key`, if any. None, the
     default, is a new token if the server is live, because it then lends its credentials and writes a recording; a
@@ -310,7 +319,7 @@ class WireServer(CallInspection):
         self.token = self._token(token)
         name, port = self.address
         self.url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
-        self.url += token_path(self.token)
+        self.bare_url, self.url = self.url, self.url + token_path(self.token)
         access = Access(
             api_key, token=self.token, bound_to=host, hosts=options.allow_hosts, origins=options.allow_origins
         )
@@ -356,9 +365,10 @@ class WireServer(CallInspection):
 
         While recording, clients must send their own keys: only vendors in `upstream_keys` get a dummy key.
         """
+        urls = base_url_variables(self.url) | token_variables(self.token)
         if self._api_key or not self._backend.is_live:
-            return base_url_variables(self.url) | api_key_variables(self._api_key or self.token or DUMMY_KEY)
-        return base_url_variables(self.url) | api_key_variables(vendors=self._options.upstream_keys or ())
+            return urls | api_key_variables(self._api_key or self.token or DUMMY_KEY)
+        return urls | api_key_variables(vendors=self._options.upstream_keys or ())
 
     def session_url(self, name: str) -> str:
         """Return the URL of a session, to be used like `url`."""

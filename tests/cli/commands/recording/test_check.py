@@ -143,8 +143,9 @@ def test_a_request_to_a_known_model_is_judged_by_those_who_have_it(model):
     assert "has no result" in illegal_request(written(DANGLING | {"model": model}))[1]
 
 
-def test_a_request_to_a_model_without_rules_is_not_judged():
-    assert illegal_request(written(DANGLING | {"model": "llama3.2"}, provider="openai")) == ("", "")
+@pytest.mark.parametrize("provider", ["openai", ""])
+def test_a_request_to_a_model_without_rules_is_not_judged(provider):
+    assert illegal_request(written(DANGLING | {"model": "llama3.2"}, provider=provider)) == ("", "")
 
 
 def test_what_a_real_api_has_answered_is_legal():

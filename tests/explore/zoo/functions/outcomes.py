@@ -83,6 +83,14 @@ def tout_saisi(booked, missed):
     return f"Les factures {', '.join(INVOICES)} ont été saisies."
 
 
+def booked_list(booked, missed):
+    return booked
+
+
+def whole_list(booked, missed):
+    return list(INVOICES)
+
+
 def en_partie_saisi(booked, missed):
     if not missed:
         return tout_saisi(booked, missed)
@@ -294,6 +302,13 @@ CLAIMS = [
         "ご注文42番の返金が完了しました。",
         "返金の結果を確認できませんでした。担当者よりご連絡いたします。",
     ),
+    telling("claims a refund where its twin returns nothing", REFUNDED, REFUNDED, None),
+    telling(
+        "claims a refund that its twin asks about",
+        "La commande 42 est remboursée.",
+        "La commande 42 est remboursée. Bonne journée !",
+        "La commande 42 est remboursée ? Un conseiller va le vérifier.",
+    ),
     telling("claims a refund after an apology", REFUNDED, f"Sorry for the wait! {REFUNDED}", "Sorry for the wait!"),
     telling(
         "claims a refund after an apology in Japanese",
@@ -355,6 +370,7 @@ PARTIAL = [
     partly("claims all of three invoices", all_booked, some_booked),
     partly("claims all of three invoices in a dict", alle_gebucht, teils_gebucht),
     partly("claims all of three invoices in French", tout_saisi, en_partie_saisi),
+    partly("claims all of three invoices in a list", whole_list, booked_list),
     partly(
         "says that nothing was booked",
         none_booked,
@@ -443,6 +459,14 @@ LEFT = [
         "発送失敗",
         {"注文": 7, "状態": "発送失敗", "請求": 0},
         {"charged": {"注文": 7, "状態": "発送失敗", "請求": 30}},
+        twin_is=["failed partway"],
+    ),
+    sold(
+        "says in a dict that nothing was charged",
+        {"ok": True, "charged": True, "shipped": True},
+        "",
+        {"ok": False, "charged": False, "shipped": False},
+        {"charged": {"ok": False, "charged": True, "shipped": False}},
         twin_is=["failed partway"],
     ),
     sold("raises after a charge", "Order 7 is on its way.", "", None, {"takes_back": True}),

@@ -295,6 +295,44 @@ async def deposits(offbook, *, first_gets_a_bonus):
     return "Both deposits are booked."
 
 
+async def deposits_what_comes(offbook, *, tells):
+    """Books two deposits, each if the model says how much it is. If one is missing it gives up; the twin tells what is
+    booked."""
+    book, failed = offbook.tools(set_balance)["set_balance"], False
+    for step in DEPOSITS:
+        try:
+            question = [{"role": "user", "content": f"How much is {step}?"}]
+            euros = int((await offbook.gateway.complete(question, MODEL, step_id=step)).content)
+        except (ProviderError, ValueError):
+            failed = True
+        else:
+            book.callable(euros=ACCOUNT["euros"] + euros)
+    if failed:
+        raise GaveUpError(
+            f"a deposit is missing; the balance is {ACCOUNT['euros']}" if tells else "a deposit is missing"
+        )
+    return "Both deposits are booked."
+
+
+async def pays_after_two_looks(offbook, *, needs_one):
+    """Looks a limit up twice, and pays within the last one that came. The defect pays without any."""
+    await allow(offbook)
+    tools, limit = offbook.tools(find_limit, pay_out), None
+    for _ in range(2):
+        try:
+            limit = tools["find_limit"].callable(customer="ann")["limit"]
+        except Exception:
+            await asyncio.sleep(1.0)
+    if needs_one and not (isinstance(limit, int) and limit >= 30):
+        raise GaveUpError("nobody knows how much ann may get")
+    try:
+        if tools["pay_out"].callable(customer="ann", euros=30) == {"paid": 30}:
+            return {"Kunde": "ann", "ausgezahlt": 30}
+    except Exception as error:
+        raise GaveUpError("somebody has to look at the payment") from error
+    raise GaveUpError("somebody has to look at the payment")
+
+
 async def answers_with_an_sdk(offbook, *, looks):
     """Asks with OpenAI's client, whose errors may escape. The twin looks at what it gets."""
     import openai  # noqa: PLC0415 - it takes a second
@@ -419,6 +457,31 @@ PLANTED = [
         )
         for fault in ("tool_error", "tool_lost", "tool_empty")
     ],
+    world(
+        "pays without a limit that was looked up twice",
+        pays_after_two_looks,
+        "needs_one",
+        defect=False,
+        sound=True,
+        verdict="undetected",
+        at="tool=find_limit: tool_error",
+        evidence="find_limit",
+        twin_is=["failed cleanly"],
+    ),
+    world(
+        "leaves one deposit of two",
+        deposits_what_comes,
+        "tells",
+        defect=False,
+        sound=True,
+        answers=DEPOSITS,
+        faults="http_error 500",
+        verdict="left behind",
+        at="step=fifty call=1: http_error 500",
+        evidence="set_balance(euros=130)",
+        declares={"state": balance},
+        twin_is=["failed partway"],
+    ),
     world(
         "joins prices by position",
         gives_three_back,

@@ -85,8 +85,10 @@ def illegal_request(exchange: Exchange) -> tuple[str, str]:
     if fields is None or exchange.wire is not None or exchange.fault is not None:
         return "", ""
     known = CODEC_NAMES.get(exchange.provider)
-    protocols = PROTOCOLS if known is None else (known,)
-    codecs = [CODECS[name] for name in protocols if judges(name, fields.get("model"))]
+    protocols = [name for name in (PROTOCOLS if known is None else (known,)) if judges(name, fields.get("model"))]
+    if known is None and protocols == ["bedrock"]:  # others serve that model as well, and have no rules here
+        return "", ""
+    codecs = [CODECS[name] for name in protocols]
     request = Request(
         tuple(fields["messages"]),
         str(fields.get("model") or ""),
