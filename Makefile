@@ -5,56 +5,21 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 BASE_STAMP := $(VENV)/.installed
 # one for each dependency group: .group-test, .group-conformance, .group-bench, .group-coverage
 GROUP_STAMP := $(VENV)/.group
-AIMOCK_VERSION := 1.43.0
-AIMOCK := .scratch/aimock
-AIMOCK_STAMP := $(AIMOCK)/.ready-$(AIMOCK_VERSION)
-NODE_OPENAI_VERSION := 7.53.0
-NODE_ANTHROPIC_VERSION := 1.8.0
-NODE_SDKS := .scratch/node_sdks
-# what OpenAI's SDK opens WebSockets with
-NODE_WS_VERSION := 8.22.2
-NODE_AI_VERSION := 6.0.326
-NODE_AI_OPENAI_VERSION := 3.0.139
-NODE_ZOD_VERSION := 4.6.7
-NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)-$(NODE_WS_VERSION)-$(NODE_AI_VERSION)-$(NODE_AI_OPENAI_VERSION)-$(NODE_ZOD_VERSION)
-# frameworks for agents, and the Node that the newest of them need
-NODE_AGENTS := .scratch/node_agents
-NODE_AGENTS_NODE_VERSION := 22.23.3
-NODE_AGENTS_AI_VERSION := 7.0.173
-NODE_AGENTS_AI_OPENAI_VERSION := 4.0.118
-NODE_AGENTS_OPENAI_VERSION := 0.20.0
-NODE_AGENTS_MASTRA_VERSION := 1.71.0
-NODE_AGENTS_LANGCHAIN_VERSION := 1.5.14
-NODE_AGENTS_LANGCHAIN_CORE_VERSION := 1.2.13
-NODE_AGENTS_LANGCHAIN_OPENAI_VERSION := 1.5.8
-# what LangChain needs in turn: newer ones need packages that are not published everywhere
-NODE_AGENTS_LANGGRAPH := @langchain/langgraph@1.4.18 @langchain/langgraph-sdk@1.12.0 @langchain/langgraph-checkpoint@1.1.5
-NODE_AGENTS_STAMP := $(NODE_AGENTS)/.ready-$(NODE_AGENTS_NODE_VERSION)-$(NODE_AGENTS_AI_VERSION)-$(NODE_AGENTS_AI_OPENAI_VERSION)-$(NODE_AGENTS_OPENAI_VERSION)-$(NODE_AGENTS_MASTRA_VERSION)-$(NODE_AGENTS_LANGCHAIN_VERSION)-$(NODE_OPENAI_VERSION)-$(NODE_ZOD_VERSION)
-# what looks for pages that not everybody can use
-AXE_VERSION := 4.14.0
-AXE := .scratch/axe
-AXE_STAMP := $(AXE)/.ready-$(AXE_VERSION)
-MCP1_VERSION := 1.30.0
-MCP2_VERSION := 2.3.0
-FASTMCP_VERSION := 4.1.2
-NODE_MCP_VERSION := 2.4.0
-NODE_MCP_SERVER_VERSION := 2026.8.31
-# an adapter for mcp 1 alone, which the other agents no longer use
-LANGCHAIN_MCP_VERSION := 0.3.2
-MCP_VERSIONS := $(MCP1_VERSION)-$(MCP2_VERSION)-$(FASTMCP_VERSION)-$(NODE_MCP_VERSION)-$(NODE_MCP_SERVER_VERSION)-$(LANGCHAIN_MCP_VERSION)
-MCP_CLIENTS_STAMP := .scratch/.mcp-clients-$(MCP_VERSIONS)
+# versions of foreign packages are in tests/pins, each set in its own folder of .scratch
+AIMOCK_STAMP := .scratch/aimock/.ready-pins
+NODE_SDKS_STAMP := .scratch/node_sdks/.ready-pins
+NODE_AGENTS_STAMP := .scratch/node_agents/.ready-pins
+AXE_STAMP := .scratch/axe/.ready-pins
+MCP_CLIENTS_STAMP := .scratch/mcp1/.ready-pins .scratch/mcp2/.ready-pins .scratch/node_mcp/.ready-pins
+MCP_CONFORMANCE_STAMP := .scratch/mcp_conformance/.ready-pins
 # the vendors' own suites, in the sources of the SDKs that are installed
 VENDOR_SUITES := .scratch/vendor_suites
 VENDOR_SDKS := $(shell grep -E '^(openai|anthropic)==' constraints.txt)
 VENDOR_SUITES_STAMP := $(VENDOR_SUITES)/.ready-$(subst ==,-,$(subst $(eval ) ,-,$(VENDOR_SDKS)))
-# the suite needs a newer Node than Debian has
-MCP_CONFORMANCE_VERSION := 0.2.0-alpha.12
-MCP_CONFORMANCE_NODE_VERSION := 22.23.3
-MCP_CONFORMANCE := .scratch/mcp_conformance
-MCP_CONFORMANCE_STAMP := $(MCP_CONFORMANCE)/.ready-$(MCP_CONFORMANCE_VERSION)-$(MCP_CONFORMANCE_NODE_VERSION)
 NPM := $(shell command -v npm)
+WORKS_WITH_STAMP := .scratch/.works-with
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/wire/tools_of tests/wire/vendor_suites tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster
+CONFORMANCE := tests/integrations tests/wire/frameworks tests/wire/intercept_clients tests/wire/node tests/wire/protocols tests/wire/tools_of tests/wire/vendor_suites tests/report/exploration/test_page_in_browser.py tests/report/scenarios/test_page_in_browser.py tests/mcp/clients tests/mcp/agents tests/mcp/protocol tests/view/pages tests/workers/cluster tests/works_with/test_programs.py
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py tests/docs/test_tutorials.py
 # tests that try a sample of their cases in 'make test', and every case in 'make zoo'
@@ -97,43 +62,21 @@ $(GROUP_STAMP)-%: $(BASE_STAMP)
 	@touch $@
 
 aimock: $(AIMOCK_STAMP) ## Install the foreign mock server that the providers are tested against
-
-$(AIMOCK_STAMP):
-	npm install --prefix $(AIMOCK) --no-audit --no-fund --silent @copilotkit/aimock@$(AIMOCK_VERSION)
-	@touch $@
-
 node-sdks: $(NODE_SDKS_STAMP) ## Install the vendors' SDKs for Node that the wire server is tested with
-
-$(NODE_SDKS_STAMP):
-	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION) ws@$(NODE_WS_VERSION) ai@$(NODE_AI_VERSION) @ai-sdk/openai@$(NODE_AI_OPENAI_VERSION) zod@$(NODE_ZOD_VERSION)
-	@touch $@
-
 node-agents: $(NODE_AGENTS_STAMP) ## Install the frameworks for Node whose tools are taken over in tests
-
-# they disagree about the versions of packages that the program brings, which npm would look for without an end
-$(NODE_AGENTS_STAMP):
-	npm install --prefix $(NODE_AGENTS) --no-audit --no-fund --silent --legacy-peer-deps node@$(NODE_AGENTS_NODE_VERSION) ai@$(NODE_AGENTS_AI_VERSION) @ai-sdk/openai@$(NODE_AGENTS_AI_OPENAI_VERSION) @openai/agents@$(NODE_AGENTS_OPENAI_VERSION) @mastra/core@$(NODE_AGENTS_MASTRA_VERSION) openai@$(NODE_OPENAI_VERSION) zod@$(NODE_ZOD_VERSION) $(NODE_AGENTS_LANGGRAPH) langchain@$(NODE_AGENTS_LANGCHAIN_VERSION) @langchain/core@$(NODE_AGENTS_LANGCHAIN_CORE_VERSION) @langchain/openai@$(NODE_AGENTS_LANGCHAIN_OPENAI_VERSION)
-	@touch $@
-
 axe: $(AXE_STAMP) ## Install the accessibility checker that pages are tested with
-
-$(AXE_STAMP):
-	npm install --prefix $(AXE) --no-audit --no-fund --silent axe-core@$(AXE_VERSION)
-	@touch $@
-
 mcp-clients: $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP) ## Install the clients, agents, servers and conformance suite of MCP for the tests, each in its own environment
 
-$(MCP_CLIENTS_STAMP): constraints.txt
-	$(PYTHON) -m venv .scratch/mcp1
-	grep -v '^mcp' constraints.txt > .scratch/mcp1/constraints.txt
-	.scratch/mcp1/bin/python -m pip install --quiet --disable-pip-version-check --constraint .scratch/mcp1/constraints.txt mcp==$(MCP1_VERSION) langchain langchain-mcp-adapters==$(LANGCHAIN_MCP_VERSION) langchain-openai langgraph
-	$(PYTHON) -m venv .scratch/mcp2
-	.scratch/mcp2/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt mcp==$(MCP2_VERSION) fastmcp==$(FASTMCP_VERSION) openai-agents "pydantic-ai-slim[mcp,openai]"
-	npm install --prefix .scratch/node_mcp --no-audit --no-fund --silent @modelcontextprotocol/client@$(NODE_MCP_VERSION) @modelcontextprotocol/server-everything@$(NODE_MCP_SERVER_VERSION)
+.scratch/%/.ready-pins: tests/pins/%/package.json
+	@mkdir -p $(@D)
+	cp -R $(<D)/. $(@D)
+	npm install --prefix $(@D) --no-audit --no-fund --silent
 	@touch $@
 
-$(MCP_CONFORMANCE_STAMP):
-	npm install --prefix $(MCP_CONFORMANCE) --no-audit --no-fund --silent @modelcontextprotocol/conformance@$(MCP_CONFORMANCE_VERSION) node@$(MCP_CONFORMANCE_NODE_VERSION)
+.scratch/%/.ready-pins: tests/pins/%/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(@D)
+	grep -v '^mcp' constraints.txt > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt --requirement $<
 	@touch $@
 
 vendor-suites: $(VENDOR_SUITES_STAMP) ## Fetch the suites of the vendors' SDKs, which are run against the server
@@ -168,13 +111,20 @@ tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 	$(PYTEST) --numprocesses $(OTHER_WORKERS) $(addprefix --ignore=,$(FORKING) $(SDKS)) tests; others=$$?; \
 	wait $$! && exit $$((forking | others))
 
-conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(VENDOR_SUITES_STAMP) $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(NODE_AGENTS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP)) ## Run Node SDKs, frameworks, MCP clients and a browser against us
+conformance: setup $(GROUP_STAMP)-conformance $(GROUP_STAMP)-cluster $(VENDOR_SUITES_STAMP) $(if $(NPM),$(AIMOCK_STAMP) $(AXE_STAMP) $(NODE_SDKS_STAMP) $(NODE_AGENTS_STAMP) $(MCP_CLIENTS_STAMP) $(MCP_CONFORMANCE_STAMP) $(WORKS_WITH_STAMP)) ## Run Node SDKs, coding agents, frameworks, MCP clients and a browser against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
-works-with: setup ## Try programs and frameworks that nobody here wrote, in environments that are kept; write docs/works-with.md
+# the programs that CI tries, in the versions of the catalog
+$(WORKS_WITH_STAMP): tests/works_with/catalog.py | $(BASE_STAMP)
+	$(BIN)/python -m tests.works_with.environments --kept
+	@touch $@
+
+works-with: setup $(GROUP_STAMP)-conformance $(NODE_AGENTS_STAMP) ## Try programs and frameworks that nobody here wrote, in environments that are kept; write docs/works-with.md
 	@$(BIN)/python -m tests.wire.tools_of.environments
 	@$(BIN)/python -m tests.works_with.environments
-	$(BIN)/python -m tests.works_with.trial && $(BIN)/python -m tests.works_with.table
+	$(BIN)/python -m tests.works_with.trial
+	$(BIN)/python -m tests.works_with.failures
+	$(BIN)/python -m tests.works_with.table
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --junit-xml .scratch/works-with.xml tests/wire/tools_of; result=$$?; \
 	$(BIN)/python -m tests.wire.tools_of.table .scratch/works-with.xml && exit $$result
 

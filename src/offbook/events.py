@@ -19,7 +19,8 @@ DURATION_BOUNDS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12,
 class ReplayServed(Struct, frozen=True, gc=False):
     """A call was replayed: from the entry `key`, or with the default response if nothing matched.
 
-    Fields can also be read as items (`call["step_id"]`).
+    Calls over HTTP have the recorded provider, tokens and cost; others leave them to the gateway's CallEnded. Fields
+    can also be read as items (`call["step_id"]`).
     """
 
     step_id: str | None
@@ -31,6 +32,10 @@ class ReplayServed(Struct, frozen=True, gc=False):
     workflow: str = ""
     call: int = 0
     attempt: int = 1
+    provider: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
 
     def __getitem__(self, name: str) -> object:
         if name not in self.__struct_fields__:
@@ -50,7 +55,7 @@ class ReplayMissed(Struct, frozen=True, gc=False):
 
 
 class CallRecorded(Struct, frozen=True, gc=False):
-    """A call was recorded. `latency_s` is the real provider's latency."""
+    """A call was recorded. `latency_s` is the real provider's latency. Tokens and cost are those of ReplayServed."""
 
     step_id: str | None
     provider: str
@@ -60,6 +65,9 @@ class CallRecorded(Struct, frozen=True, gc=False):
     workflow: str = ""
     call: int = 0
     attempt: int = 1
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
 
 
 class CacheUsed(Struct, frozen=True, gc=False):
@@ -233,7 +241,7 @@ class StepEnded(Struct, frozen=True, gc=False):
 
 
 class WorkflowEnded(Struct, frozen=True, gc=False):
-    """A workflow has `succeeded` or `failed`."""
+    """A workflow has `succeeded` or `failed`, or a strict replay has `refused` one of its calls."""
 
     workflow: str
     status: str

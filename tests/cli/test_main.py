@@ -1,7 +1,9 @@
 """The command itself: help, version, completion, and how bad input ends."""
 
+import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from itertools import pairwise
@@ -302,3 +304,19 @@ def test_the_hint_for_an_old_recording_names_the_option_of_the_command(run, gree
     code, _, err = run(*command)
     assert code == 2
     assert err.splitlines()[-1].partition("; ")[2] == advice
+
+
+def test_a_disk_without_room_is_a_failure_and_no_bad_input(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"_version": 2, "a": {"content": f"ghp_{'a1B2c3D4e5' * 4}"}}))
+    before = (tmp_path / "run.json").read_bytes()
+    done = subprocess.run(
+        [Path(sys.executable).with_name("offbook"), "recording", "redact", "run.json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)),
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: run.json: file too large")
+    assert (tmp_path / "run.json").read_bytes() == before

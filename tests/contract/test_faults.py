@@ -229,3 +229,15 @@ def test_a_session_that_a_fault_closed_can_be_started_again(face, replaying):
     assert kinds([run.ask("a"), run.ask("b")]) == ["answer", "error"]
     assert [run.ask(text) for text in "abc"] == [said("one"), said("two"), said("three")]
     assert (run.fired, run.unfired, run.unused()) == ([line], [], [])
+
+
+TOLD = {"tool_stale": "one", "tool_other": "three", "tool_noop": "two", "duplicate_item": "two"}
+
+
+@over("tools that ran")
+@pytest.mark.parametrize("lie", TOLD)
+def test_a_lie_takes_its_words_from_the_run_and_from_the_recording(lie, face, replaying):
+    line = f"{face.site('greet', call=2)}: {lie}"
+    run = replaying(face, CHAIN, faults=[line])
+    assert [run.ask(text, "greet") for text in "abc"] == [said("one"), said(TOLD[lie]), said("three")]
+    assert run.fired == ([line] if lie != "duplicate_item" else [])  # there is no list

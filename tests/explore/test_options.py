@@ -12,8 +12,9 @@ def names(variants):
 
 ORDERS = ["held_until", "cancelled", "cancelled after"]
 SOCKETS = ["ws_close 1011", "ws_close 1013", "ws_close 1001", "ws_reorder", "ws_repeat"]
-INSTRUCTIONS = [f"injected_text {name}" for name in ("ignore", "system", "exfiltrate", "helpful")]
-OPTIONAL = ["wrong_values", "doubled_tool_calls", "shared_tool_id", *SOCKETS, *ORDERS, *INSTRUCTIONS]
+INSTRUCTIONS = [f"injected_text {name}" for name in ("ignore", "system", "exfiltrate", "helpful", "obeyed")]
+LIES = ["tool_stale", "tool_other", "tool_noop", "field_missing", "value_changed", "duplicate_item", "truncated_list"]
+OPTIONAL = ["wrong_values", "doubled_tool_calls", "shared_tool_id", *SOCKETS, *LIES, *ORDERS, *INSTRUCTIONS]
 
 
 def test_all_is_the_whole_menu_but_what_only_some_agents_can_withstand():
@@ -22,6 +23,12 @@ def test_all_is_the_whole_menu_but_what_only_some_agents_can_withstand():
     assert select_variants(["all", *OPTIONAL]) == list(VARIANTS)
     assert names(select_variants("wrong_values")) == ["wrong_values"]
     assert len(set(names(VARIANTS))) == len(VARIANTS)
+
+
+def test_the_lies_have_a_name_together():
+    assert names(select_variants("lies")) == LIES
+    with pytest.raises(InputError, match="lies: faults of tools cannot fire over HTTP"):
+        select_variants("lies", WIRE_VARIANTS)
 
 
 def test_faults_are_chosen_by_their_own_names_or_by_their_types_in_the_order_of_the_menu():

@@ -30,7 +30,7 @@ def test_the_cost_of_an_unknown_model_is_not_guessed():
 
 def test_recovery_reads_as_differences():
     assert str(Recovery(calls=1, tokens=212, cost_usd=0.0004, took_s=2.1)) == "+1 call, +212 tokens, +$0.0004, +2.1 s"
-    assert str(Recovery()) == "+0 calls"
+    assert str(Recovery(cost_usd=0.00001, took_s=0.01)) == str(Recovery()) == "+0 calls"
 
 
 SPECIAL = {
@@ -45,16 +45,19 @@ class Spreading:
 
     name = "spreading"
 
+    def __init__(self, clean):
+        self._clean = clean
+
     def run(self, plan):
         fired = tuple(map(str, plan))
         return replace(
-            CLEAN, fired=fired, **{key: each for line in fired for key, each in SPECIAL.get(line, {}).items()}
+            self._clean, fired=fired, **{key: each for line in fired for key, each in SPECIAL.get(line, {}).items()}
         )
 
 
-def exploration(faults="http_error 401,http_error 403,tool_lost"):
+def exploration(faults="http_error 401,http_error 403,tool_lost", clean=CLEAN):
     variants = [replace(each, is_persistent=False) for each in select_variants(faults)]
-    return Explorer(Spreading(), ExploreOptions(variants=variants)).explore()
+    return Explorer(Spreading(clean), ExploreOptions(variants=variants)).explore()
 
 
 def test_the_summary_counts_cases_that_recovered():
@@ -73,13 +76,14 @@ def test_a_fault_spreads_to_later_calls_that_change_and_to_effects():
     assert (tool.call, tool.later, tool.effects) == ("refund 1", 1, 1)
 
 
-def test_the_farthest_spread_is_said_first():
-    (line,) = describe_spread(exploration())
-    assert line == (
-        "faults spread at most from call 1 (planner) to 1 of 1 later call and 1 effect, refund 1 to 1 effect; "
-        "1 other call to nothing"
-    )
+LONG = replace(CLEAN, calls=(*CLEAN.calls, *(replace(SAYS, number=n, identity=f"say {n}") for n in (3, 4))))
 
 
-def test_nothing_is_said_where_nothing_spreads():
-    assert list(describe_spread(exploration("timeout"))) == []
+def test_the_farthest_spread_is_said_on_one_line():
+    line = "spread: call 1 (planner) reaches 3 of 3 later calls and 1 effect; 1 other less far, 3 nothing"
+    assert list(describe_spread(exploration(clean=LONG))) == [line]
+
+
+def test_nothing_is_said_of_a_short_run_and_where_all_calls_reach_as_far():
+    assert list(describe_spread(exploration())) == []
+    assert list(describe_spread(exploration("timeout", clean=LONG))) == []

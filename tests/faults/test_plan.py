@@ -200,7 +200,7 @@ def test_the_example_in_the_hint_is_a_plan(tmp_path):
         (
             '{"faults": [{"at": {"step": "x"}, "fault": {"type": "timeout"}}]}',
             "faults[0].at",
-            "did you mean 'step_id'? fields: attempt, call, chunk, since, step_id, tool, workflow",
+            "did you mean 'step_id'? fields: attempt, call, chunk, from, since, step_id, tool, until, workflow",
         ),
         ('{"chaos": {"sed": 1}}', "chaos", "did you mean 'seed'? fields: faults, rate, seed"),
         (

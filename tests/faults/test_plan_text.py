@@ -128,7 +128,7 @@ def test_no_two_faults_are_written_the_same(fault):
 OF_MODELS, OF_TOOLS = ", ".join(sorted(FAULT_TYPES)), ", ".join(sorted(TOOL_FAULT_TYPES))
 OF_ORDER = ", ".join(sorted(ORDER_FAULT_TYPES))
 TYPES = f"fault types: {OF_MODELS}; of tools: {OF_TOOLS}; of order: {OF_ORDER}; of processes: crash"
-SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
+SITES = "fields: attempt, call, chunk, from, since, step, tool, until, workflow"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
             "tool=a: timeout",
             "tool",
             "timeout is a model fault, not a tool fault",
-            "use one of injected_text, ",
+            "use one of duplicate_item, ",
         ),
         (
             "tool=a step=b: tool_lost",

@@ -131,7 +131,7 @@ def test_faults_of_models_and_of_tools_fire_at_their_own_kind_alone():
     ):
         At(call=1).fail(ToolLost())
     with pytest.raises(
-        InputError, match="http_error is a model fault, not a tool fault\n  hint: use one of injected_text, "
+        InputError, match="http_error is a model fault, not a tool fault\n  hint: use one of duplicate_item, "
     ):
         At(tool="refund").fail(HttpError(500))
 
@@ -213,7 +213,8 @@ def test_the_errors_and_results_of_tools_carry_the_mark_in_an_exploration_and_no
         seen.append(run(work(), virtual_time=True))
     mark = mark_of(parse_fault(f"tool=refund: {fault}"))
     assert "fault-" not in seen[0]
-    assert (mark in seen[1]) is (fault.type not in ("stdout_noise", "tool_empty", "tool_timeout"))
+    has_text = "lies" not in fault.traits and fault.type not in ("stdout_noise", "tool_empty", "tool_timeout")
+    assert (mark in seen[1]) is has_text
 
 
 def test_cut_text_ends_with_the_mark_and_cut_arguments_have_none():

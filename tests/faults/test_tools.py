@@ -27,8 +27,9 @@ from tests.faults.samples import TOOL_SAMPLES
 from tests.faults.tool_kinds import KINDS, Till
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults" / "kinds.md"
-KEEP_THE_RESULT = {"injected_text", "oversized_result", "stdout_noise"}
-RUN_THE_TOOL = {"tool_empty", "tool_garbled", "tool_lost"} | KEEP_THE_RESULT
+NOTHING_TO_TELL = {"duplicate_item", "tool_other", "tool_stale", "truncated_list"}
+KEEP_THE_RESULT = {"injected_text", "oversized_result", "stdout_noise", "value_changed"} | NOTHING_TO_TELL
+RUN_THE_TOOL = {"field_missing", "tool_empty", "tool_garbled", "tool_lost"} | KEEP_THE_RESULT
 REFUND = ToolCall("refund", {"order_id": 7})
 every_fault = pytest.mark.parametrize("fault", TOOL_SAMPLES, ids=lambda fault: fault.type)
 every_kind = pytest.mark.parametrize("kind", KINDS)

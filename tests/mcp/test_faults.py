@@ -30,7 +30,9 @@ def broken_over_http(fault, *messages):
         return [endpoint.respond(post(message)) for message in messages or [call("write", era="modern")]]
 
 
-@pytest.mark.parametrize("fault", TOOL_SAMPLES, ids=lambda fault: fault.type)
+@pytest.mark.parametrize(
+    "fault", [fault for fault in TOOL_SAMPLES if "lies" not in fault.traits], ids=lambda fault: fault.type
+)
 @pytest.mark.parametrize("era", ["handshake", "modern"])
 def test_every_fault_of_tools_has_a_form_over_mcp(fault, era):
     with replaying(RECORDING) as endpoint:
@@ -40,6 +42,33 @@ def test_every_fault_of_tools_has_a_form_over_mcp(fault, era):
     answer = apply_fault(fault, FaultedCall(asked, lambda: clean, "fault-bcdfgh"))
     assert answer != clean
     assert fault.type in TOOL_FAULT_TYPES
+
+
+ROW = {"order": 7, "total": 42, "items": [1, 2]}
+TOLD = {
+    "tool_stale": {"order": 7, "total": 41},
+    "tool_other": {"order": 8, "total": 3},
+    "tool_noop": ROW,
+    "field_missing total": {"order": 7, "items": [1, 2]},
+    "value_changed total": {"order": 7, "total": 153, "items": [1, 2]},
+    "duplicate_item": {"order": 7, "total": 42, "items": [1, 2, 2]},
+    "truncated_list": {"order": 7, "total": 42, "items": [1]},
+}
+
+
+@pytest.mark.parametrize("lie", TOLD)
+def test_a_lie_stands_in_the_text_and_in_the_structured_content(lie):
+    recorded = [
+        {"arguments": {"order": 7}, "result": {"order": 7, "total": 41}},
+        {"arguments": {"order": 7}, "result": ROW},
+        {"arguments": {"order": 8}, "result": {"order": 8, "total": 3}},
+    ]
+    recording = RECORDING | {"_tools": {"notes.write": recorded}}
+    with replaying(recording, faults=[f"tool=notes.write call=2: {lie}"]) as endpoint:
+        calls = [call("write", {"order": 7}, era="modern")] * 2
+        _, said = over_stdio(endpoint.session, *calls).messages
+        assert [str(each) for each in endpoint.session.session.fired] == [f"tool=notes.write call=2: {lie}"]
+    assert json.loads(said["result"]["content"][0]["text"]) == TOLD[lie] == said["result"]["structuredContent"]
 
 
 def test_an_error_has_its_code_and_message():

@@ -19,12 +19,8 @@ from tests.servers.foreign import announcing, skip_or_fail
 ANSWER_TIMEOUT_S = 20.0
 POLL_S = 0.05
 ALIGNMENT_S = 0.01  # by how much less Prometheus shifts the time of a scrape
-CONFIG = """
-global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
-scrape_configs:
-  - job_name: offbook
-    static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
-"""
+EXAMPLE = Path(__file__).parents[2] / "examples/observability/prometheus.yml"
+"""What users start, here with another port, a shorter interval and no collector."""
 
 
 def reason_to_skip() -> str:
@@ -62,7 +58,8 @@ class PrometheusServer:
 def scraping(port: int, folder: Path) -> Iterator[PrometheusServer]:
     """A fresh Prometheus that scrapes a port of this machine and keeps its data in `folder`."""
     config = folder / "prometheus.yml"
-    config.write_text(CONFIG.format(port=port))
+    example = EXAMPLE.read_text().replace("scrape_interval: 5s", "scrape_interval: 200ms, scrape_timeout: 200ms")
+    config.write_text(example.partition("  - job_name: collector")[0].replace("9464", str(port)))
     command = [
         "prometheus",
         f"--config.file={config}",

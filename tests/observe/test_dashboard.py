@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from offbook.clock import run
@@ -96,3 +97,34 @@ def test_the_dashboard_shows_every_metric_and_no_other():
     }
     shown = {name for query in QUERIES for name in re.findall(r"offbook_\w+", query.values[0])}
     assert {name.removesuffix("_bucket") for name in shown} == exposed
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples/observability"
+
+
+def read(name):
+    return yaml.safe_load((EXAMPLE / name).read_text())
+
+
+def test_every_file_that_the_example_mounts_is_there():
+    services = read("compose.yaml")["services"].values()
+    mounted = [EXAMPLE / volume.partition(":")[0] for service in services for volume in service["volumes"]]
+    assert [path for path in mounted if not path.exists()] == []
+    assert any((path / "offbook.json").exists() for path in mounted)
+
+
+def test_the_parts_of_the_example_meet_at_their_addresses():
+    collector, datasources = read("collector.yaml"), read("grafana/datasources.yaml")["datasources"]
+    scraped = {job["job_name"]: job["static_configs"][0]["targets"] for job in read("prometheus.yml")["scrape_configs"]}
+    assert scraped["collector"] == [collector["exporters"]["prometheus"]["endpoint"]]
+    tempo = read("tempo.yaml")
+    taken = tempo["distributor"]["receivers"]["otlp"]["protocols"]["grpc"]["endpoint"]
+    assert taken == collector["exporters"]["otlp"]["endpoint"]
+    assert datasources[1]["url"] == f"http://127.0.0.1:{tempo['server']['http_listen_port']}"
+    folder = read("grafana/dashboards.yaml")["providers"][0]["options"]["path"]
+    assert f"../../dashboards:{folder}:ro" in read("compose.yaml")["services"]["grafana"]["volumes"]
+
+
+def test_each_metric_over_http_has_a_panel():
+    shown = " ".join(query.values[0] for query in QUERIES)
+    assert [name for name in ("offbook_tokens_total", "offbook_cost_usd_total") if name not in shown] == []

@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import time
 import weakref
+from contextlib import suppress
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -13,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from offbook.clock import run
+from offbook.errors import AllProvidersFailedError, RecordingMismatchError
 from offbook.events import (
     AttemptEnded,
     AttemptStarted,
@@ -29,10 +32,13 @@ from offbook.faults.http import HttpError
 from offbook.faults.plan import At, FaultPlan
 from offbook.gateway.breaker import BreakerPolicy
 from offbook.gateway.gateway import ProviderGateway
+from offbook.gateway.retry import RetryPolicy
 from offbook.observe import OtelSink
 from offbook.session.injector import FaultInjector
 from offbook.session.provider import MockProvider
 from offbook.session.recording_provider import RecordingProvider
+from offbook.tools import observe_tools
+from offbook.workflow import WorkflowEngine, parse_workflow
 from tests.observe.traffic import SLOW_S, Slow, abandon, drive, request
 
 
@@ -427,3 +433,90 @@ def test_the_call_of_a_tool_is_a_span_and_a_duration(trace):
     (point,) = trace.points(DURATION)
     assert point.sum == 2.0
     assert point.attributes["gen_ai.tool.name"] == "refund"
+
+
+FLOW = """
+name: desk
+config: {provider: mock, model: m}
+state: {names: [Ada, Bo]}
+steps:
+  - {id: find, type: tool, tool: find_order, args: {order: 42}, output: order}
+  - {id: greet, type: llm_call, prompt: Hi, output: said}
+  - id: each
+    type: loop
+    over: state.names
+    as: name
+    collect: text
+    output: texts
+    steps: [{id: write, type: llm_call, prompt: "To {name}", output: text}]
+"""
+
+
+def run_flow(trace, responses, *, strict):
+    """Run a workflow with a sink, to its end or to a miss."""
+
+    def find_order(order: int) -> str:
+        return "lost"
+
+    sink = OtelSink(trace.provider, run_id="r1")
+    tools = observe_tools([find_order], sink)
+    mock = MockProvider(responses=responses, strict=strict, sink=sink)
+    engine = WorkflowEngine(parse_workflow(FLOW, tools=tools), mock, tools=tools, sink=sink)
+    with suppress(RecordingMismatchError):
+        run(engine.run(), virtual_time=True)
+    sink.close()
+
+
+def test_a_run_of_a_workflow_is_one_trace_with_its_steps_calls_and_tools(trace):
+    run_flow(trace, {"greet": {"content": "Hello!"}}, strict=False)
+    (flow,) = [span for span in trace.spans if span.parent is None]
+    assert (flow.name, flow.attributes["offbook.status"]) == ("workflow desk", "succeeded")
+    steps = {span.name: span for span in trace.under(flow)}
+    assert set(steps) == {"step find", "step greet", "step each"}
+    assert [span.name for span in trace.under(steps["step find"])] == ["execute_tool find_order"]
+    assert [span.name for span in trace.under(steps["step greet"])] == ["chat m"]
+    inner = trace.under(steps["step each"])
+    assert [span.name for span in inner] == ["step each[0].write", "step each[1].write"]
+    assert all([each.name for each in trace.under(span)] == ["chat m"] for span in inner)
+    assert {span.attributes["offbook.run_id"] for span in trace.spans} == {"r1"}
+
+
+def test_a_miss_ends_the_spans_of_its_step_and_of_its_workflow(trace):
+    run_flow(trace, {"other": {"content": "Hello!"}}, strict=True)
+    ended = {span.name: span.status.status_code for span in trace.spans}
+    assert ended["step greet"] is ended["workflow desk"] is StatusCode.ERROR
+
+
+def test_a_run_may_have_one_span_around_everything(trace):
+    sink = OtelSink(trace.provider, run="exec agent.py")
+    sink.emit(ToolCalled("refund", 0.1))
+    sink.close()
+    sink.close()
+    tool, around = trace.spans
+    assert around.name == "exec agent.py"
+    assert tool.parent.span_id == around.context.span_id
+
+
+def test_a_run_in_virtual_time_starts_now_and_lasts_as_long_as_it_would(trace):
+    before_s = time.time()
+    run(drive_one(OtelSink(trace.provider), {"fault": {"type": "timeout", "after_ms": 60_000}}), virtual_time=True)
+    span = trace.spans[-1]
+    assert before_s - 1 < span.start_time / 1e9 < time.time() + 1
+    assert seconds(span) == pytest.approx(60)
+
+
+async def drive_one(sink, entry):
+    gateway = ProviderGateway(sink=sink, retry=RetryPolicy(max_retries=0))
+    gateway.register(MockProvider(responses={"ask": entry}, sink=sink))
+    with suppress(AllProvidersFailedError):
+        await gateway.send(request("ask"))
+
+
+def test_a_call_over_http_has_what_it_used_although_no_gateway_counts(trace):
+    sink = OtelSink(trace.provider, meter_provider=trace.meters)
+    sink.emit(CallRecorded(None, "openai", "m", 0.5, prompt_tokens=3, completion_tokens=2, cost_usd=0.5))
+    sink.emit(ReplayServed(None, "m", "prompt_hash", "k", "h", provider="openai", prompt_tokens=3))
+    recorded, replayed = trace.spans
+    assert (recorded.attributes["gen_ai.usage.output_tokens"], recorded.attributes["offbook.cost_usd"]) == (2, 0.5)
+    assert replayed.attributes["gen_ai.usage.input_tokens"] == 3
+    assert sum(point.sum for point in trace.points("gen_ai.client.token.usage")) == 8

@@ -29,8 +29,9 @@ def received(server):
     return bodies
 
 
-def test_a_collector_gets_spans_and_metrics(monkeypatch):
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "refunds")
+@pytest.mark.parametrize("name", ["refunds", ""])
+def test_a_collector_gets_spans_and_metrics(monkeypatch, name):
+    monkeypatch.setenv("OTEL_SERVICE_NAME", name)
     with LoopbackServer(b"") as server:
         with OtlpSink(f"{server.url}/") as sink:
             emit_all(sink)
@@ -38,7 +39,9 @@ def test_a_collector_gets_spans_and_metrics(monkeypatch):
         messages = received(server)
     (traces,) = messages["/v1/traces"]
     (resource,) = traces.resource_spans
-    assert {each.key: each.value.string_value for each in resource.resource.attributes}["service.name"] == "refunds"
+    assert {each.key: each.value.string_value for each in resource.resource.attributes}["service.name"] == (
+        name or "offbook"
+    )
     assert [span.name for span in resource.scope_spans[0].spans] == ["chat gpt-5", "execute_tool refund"]
     metrics = messages["/v1/metrics"][-1].resource_metrics[0].scope_metrics[0].metrics
     assert {metric.name for metric in metrics} == {"gen_ai.client.operation.duration", "gen_ai.client.token.usage"}

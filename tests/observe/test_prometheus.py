@@ -9,9 +9,19 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 from offbook.clock import run
-from offbook.errors import InputError
-from offbook.events import AttemptStarted, BreakerChanged, CallEnded, FaultFired, ReplayServed, RetryScheduled
+from offbook.errors import InputError, RecordingMismatchError
+from offbook.events import (
+    AttemptStarted,
+    BreakerChanged,
+    CallEnded,
+    CallRecorded,
+    FaultFired,
+    ReplayServed,
+    RetryScheduled,
+)
 from offbook.observe import PrometheusSink
+from offbook.session.provider import MockProvider
+from offbook.workflow import WorkflowEngine, parse_workflow
 from tests.observe.traffic import SLOW_S, drive
 
 
@@ -182,3 +192,19 @@ def test_a_port_that_is_taken_is_named():
         port = first.serve()
         with pytest.raises(InputError, match=f"port {port} is not available: Address already in use"):
             second.serve(port)
+
+
+def test_a_call_over_http_counts_its_tokens_and_cost_although_no_gateway_does():
+    recorded = CallRecorded(None, "openai", "m", 0.5, prompt_tokens=3, completion_tokens=2, cost_usd=0.5)
+    replayed = ReplayServed(None, "m", "prompt_hash", "k", "h", provider="openai", prompt_tokens=3, cost_usd=0.25)
+    found = counted(recorded, replayed)
+    assert found["offbook_tokens_total", "prompt", "m", "openai"] == 6
+    assert found["offbook_cost_usd_total", "m", "openai"] == 0.75
+
+
+def test_a_run_that_a_strict_replay_refuses_is_counted():
+    sink = PrometheusSink()
+    flow = parse_workflow("name: desk\nsteps: [{id: ask, type: llm_call, prompt: Hi, model: m}]")
+    with pytest.raises(RecordingMismatchError):
+        WorkflowEngine(flow, MockProvider(responses={}, strict=True), sink=sink).run_sync()
+    assert figures(sink.render())["offbook_workflow_runs_total", "refused", "desk"] == 1

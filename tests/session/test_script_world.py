@@ -1,6 +1,7 @@
 """After an effect whose answer was lost, the replayed world does not say that nothing has happened."""
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -109,8 +110,22 @@ def looks_at_the_end(harness):
     return "done" if find(order=42) != "none" else "there is none"
 
 
+PREVENTED = "tool=create_invoice call=1: tool_error"
+
+
+def test_a_read_after_a_prevented_effect_says_what_it_said_before_it(tmp_path):
+    assert explored(tmp_path, looks_at_the_end, find_invoice=[NONE, FOUND])[PREVENTED].title == "recovered"
+
+
+def looks_only_at_the_end(harness):
+    tools = harness.tools(find_invoice, create_invoice)
+    with suppress(ToolFaultError):
+        tools["create_invoice"].callable(order=42)
+    return tools["find_invoice"].callable(order=42)
+
+
 def test_a_read_does_not_know_what_it_says_without_an_effect_that_it_was_recorded_after(tmp_path):
-    result = explored(tmp_path, looks_at_the_end, find_invoice=[NONE, FOUND])["tool=create_invoice call=1: tool_error"]
+    result = explored(tmp_path, looks_only_at_the_end, find_invoice=[FOUND])[PREVENTED]
     assert result.title == "undecided"
     assert result.evidence[0].startswith(
         "the recording does not know what find_invoice says without create_invoice, which did not run"

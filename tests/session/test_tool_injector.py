@@ -223,7 +223,9 @@ def test_what_fired_is_a_line_of_a_plan():
 
 
 @every_kind
-@pytest.mark.parametrize("fault", TOOL_SAMPLES, ids=lambda fault: fault.type)
+@pytest.mark.parametrize(  # what a tool would return that is not run is unknown
+    "fault", [fault for fault in TOOL_SAMPLES if not fault.withholds_effect], ids=lambda fault: fault.type
+)
 def test_who_calls_a_synchronous_tool_gets_a_result_or_an_error_and_nothing_to_wait_for(kind, fault):
     async def work():
         tool = inject_tools([Till().tool(kind)], plan_of(f"tool=refund call=1: {fault}"))["refund"]

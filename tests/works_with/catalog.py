@@ -132,3 +132,5 @@ PROGRAMS = (
     ),
 )
 BY_NAME = {each.name: each for each in PROGRAMS}
+KEPT = ("claude-code", "codex", "qwen-code", "mini-swe-agent", "llm")
+"""Those that CI installs and tries: in TypeScript, Rust and Python, over three protocols, with and without tools."""

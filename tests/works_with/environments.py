@@ -1,4 +1,4 @@
-"""Makes the environments of the programs, and keeps those whose requirements are the same: `make works-with`."""
+"""Makes the environments of the programs, or `--kept` those of CI, and keeps those with the same requirements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import venv
 from pathlib import Path
 
-from .catalog import NODE, PROGRAMS, PROGRAMS_FOLDER, TriedProgram
+from .catalog import BY_NAME, KEPT, NODE, PROGRAMS_FOLDER, TriedProgram
 
 STAMP = "requirements.txt"
 NODE_FOLDER = PROGRAMS_FOLDER / "node"
@@ -37,5 +37,5 @@ def _npm(folder: Path, *packages: str) -> None:
 if __name__ == "__main__":
     if not (NODE_FOLDER / "node_modules/.bin/node").exists():
         _npm(NODE_FOLDER, f"node@{NODE}")
-    for each in PROGRAMS:
-        make(each)
+    for name in KEPT if "--kept" in sys.argv else BY_NAME:
+        make(BY_NAME[name])

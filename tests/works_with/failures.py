@@ -1,4 +1,4 @@
-"""Tries what frameworks do by default when something breaks, and writes the table in `docs/works-with.md`.
+"""Tries what frameworks do by default when something breaks.
 
 `python -m tests.works_with.failures [NAME …]` tries them in a network namespace without a way out, with answers
 written by hand, and writes what was seen to `.scratch/works-with/failures/NAME.json`.
@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from offbook.cli import TIMED_OUT
 from tests.wire.node.agents import NEWER, PACKAGES
 from tests.wire.tools_of.catalog import CONFORMANCE, ENVIRONMENTS
 from tests.wire.tools_of.catalog import FRAMEWORKS as HOOKED
@@ -29,6 +30,8 @@ from .trial import KEYS, OFFBOOK, PLACES, RESULTS
 SEEN = RESULTS / "failures"
 AGENTS = Path(__file__).parent / "agents"
 LIMIT_S = 180
+SAID = ('{"answer": ', '{"error": ')
+"""How lines of the agents begin."""
 
 
 def _asks_for(tool: str) -> dict[str, Any]:
@@ -68,6 +71,10 @@ class TriedFramework(Struct, frozen=True, kw_only=True, dict=True):
     says: tuple[dict[str, Any], ...] = ()
     has_streams: bool = True
     keeps: bool = True
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-node" if self.is_for_node else self.name
 
     @property
     def answers(self) -> list[dict[str, Any]]:
@@ -150,7 +157,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 
 
 def _outage(ended: Ended) -> str:
-    tries, took_s = ended.tries(2), ended.times[-1] - ended.times[0] if ended.times else 0
+    tries, took_s = len(ended.calls) - 1, ended.times[-1] - ended.times[0] if ended.times else 0
     return f"{tries} {'try' if tries == 1 else 'tries'}{f', {took_s:.0f} s' if tries > 1 else ''}, {ended.last}"
 
 
@@ -161,17 +168,25 @@ def _waited(ended: Ended) -> str:
     return f"{'waits for it' if took_s > RETRY_AFTER_S - 0.2 else f'tries after {took_s:.1f} s'}, {ended.last}"
 
 
+def _refunds(ended: Ended) -> str:
+    often = ended.ran.count("refund 7")
+    return "one refund" if often == 1 else f"**{often} refunds**"
+
+
+def _forbidden(ended: Ended) -> str:
+    return f"{_refunds(ended)}, {ended.last}"
+
+
 def _lost_result(ended: Ended) -> str:
     if "1 fault fired" not in ended.stderr:
         return "not tried"
-    often = sum(line == "refund 7" for line in ended.ran)
-    return "runs it once" if often == 1 else f"**runs it {often} times**"
+    return _refunds(ended)
 
 
 def _cut(ended: Ended) -> str:
     if ended.tries(3) > 1 or len(ended.calls) > 3:
         return f"asks again, {ended.last}"
-    return ended.last if "error" in ended.said[-1] else "**a part is the answer**"
+    return "**a part is the answer**" if ended.last == "an answer" else ended.last
 
 
 def _held_back(ended: Ended) -> str:
@@ -200,22 +215,33 @@ RETRY_AFTER_S = 4
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """What breaks, the fault that does it, and how to read what came of it."""
+    """What breaks, the fault that does it, and how to read what came of it.
+
+    Where a program starts again, a model that `is_recorded` asks for its tools again, too.
+    """
 
     title: str
     fault: str
     read: Callable[[Ended], str]
     options: tuple[str, ...] = ()
+    is_recorded: bool = False
 
 
+NOTHING = Situation(title="", fault="", read=str)
 SITUATIONS = (
-    Situation(title="the API is down", fault="call=2: http_error 503", read=_outage),
+    Situation(title="the API is down", fault="since=2: http_error 503", read=_outage),
     Situation(
         title=f"429, `retry-after: {RETRY_AFTER_S}`",
         fault=f"call=2 attempt=1: http_error 429 headers.retry-after={RETRY_AFTER_S}",
         read=_waited,
     ),
     Situation(title="the result of `refund` is lost", fault="tool={refund} call=1: tool_lost", read=_lost_result),
+    Situation(
+        title="403 after the refund",
+        fault="call={last} attempt=1: http_error 403",
+        read=_forbidden,
+        is_recorded=True,
+    ),
     Situation(
         title="the last answer is cut in its stream",
         fault="call={last} attempt=1: stream_truncate 3 raise=clean",
@@ -237,30 +263,31 @@ class FailureTrial:
     """The runs of one framework."""
 
     def __init__(self, framework: TriedFramework) -> None:
-        self._framework, self._folder = framework, PLACES / f"failures-{framework.name}-{framework.is_for_node}"
+        self._framework, self._folder = framework, PLACES / f"failures-{framework.file_name}"
 
     def cells(self) -> dict[str, str]:
-        ended = self._run("", ())
+        ended = self._run(NOTHING)
         if ended.last != "an answer":
             return {"works": f"{ended.said} {ended.stderr[-800:]}"}
         cells = {"works": "yes"}
         for each in SITUATIONS:
-            is_possible = self._framework.has_streams or "--streamed" not in each.options
-            if "--again" in each.options and not self._framework.keeps:
-                cells[each.title] = "it keeps no conversation"
-            else:
-                cells[each.title] = (
-                    each.read(self._run(self._fault(each), each.options)) if is_possible else "no streams"
-                )
+            cells[each.title] = self._cell(each)
             sys.stdout.write(f"{self._framework.title}: {each.title}: {cells[each.title]}\n")
             sys.stdout.flush()
         return cells
+
+    def _cell(self, situation: Situation) -> str:
+        if "--again" in situation.options and not self._framework.keeps:
+            return "it keeps no conversation"
+        if "--streamed" in situation.options and not self._framework.has_streams:
+            return "no streams"
+        return situation.read(self._run(situation))
 
     def _fault(self, situation: Situation) -> str:
         last = len(self._framework.says or (1, 2, 3))
         return situation.fault.replace("{refund}", self._framework.calls[1]).replace("{last}", str(last))
 
-    def _run(self, fault: str, options: tuple[str, ...]) -> Ended:
+    def _run(self, situation: Situation) -> Ended:
         folder, framework = self._folder, self._framework
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "home").mkdir(parents=True)
@@ -269,28 +296,34 @@ class FailureTrial:
         if framework.is_for_node:
             (folder / "node_modules").symlink_to(PACKAGES / "node_modules")
         (folder / "answers.json").write_text(json.dumps({"_version": 2, "any": framework.answers}))
-        words = [OFFBOOK, "exec", "--replay", "answers.json", "--run-tools", "--report", "report.json"]
-        words += ["-o", "trace=trace.jsonl", "-o", f"time_limit={LIMIT_S}", *(["--fault", fault] if fault else [])]
+        ledger, trace, report = (folder / name for name in ("ledger", "trace.jsonl", "report.json"))
+        replay = ["exec", "--run-tools", "--replay", "answers.json", "-o", f"time_limit={LIMIT_S}"]
+        if situation.is_recorded:
+            self._offbook([*replay, "--", OFFBOOK, "exec", "--record", "run.json"], ())
+            ledger.unlink(missing_ok=True)
+            replay[3] = "run.json"
+        fault = ["--fault", self._fault(situation)] if situation.fault else []
+        ended = self._offbook([*replay, *fault, "--report", report, "-o", f"trace={trace}"], situation.options)
+        return Ended(
+            said=[json.loads(line) for line in ended.stdout.splitlines() if line.startswith(SAID)],
+            ran=ledger.read_text().splitlines() if ledger.exists() else [],
+            calls=[each for each in json.loads(report.read_text())["calls"] if each["call"]] if report.exists() else [],
+            times=[json.loads(line)["at_s"] for line in trace.read_text().splitlines()] if trace.exists() else [],
+            stderr=ended.stderr,
+            is_over=ended.returncode != TIMED_OUT,
+        )
+
+    def _offbook(self, words: list[Any], options: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        framework = self._framework
         keys = {"GOOGLE_API_KEY": "none"} if framework.name.startswith("google") else {}
-        ended = subprocess.run(
-            [*words, "--", *framework.words, *options],
-            cwd=folder,
-            env={"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "LANG": "C.UTF-8", **KEYS, **keys},
+        return subprocess.run(
+            [OFFBOOK, *words, "--", *framework.words, *options],
+            cwd=self._folder,
+            env={"PATH": os.environ["PATH"], "HOME": str(self._folder / "home"), "LANG": "C.UTF-8", **KEYS, **keys},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
-        )
-        report = json.loads((folder / "report.json").read_text()) if (folder / "report.json").exists() else {}
-        ledger, trace = folder / "ledger", folder / "trace.jsonl"
-        events = [json.loads(line) for line in trace.read_text().splitlines()] if trace.exists() else []
-        return Ended(
-            said=[json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"')],
-            ran=ledger.read_text().splitlines() if ledger.exists() else [],
-            calls=[each for each in report.get("calls", []) if each.get("call")],
-            times=[each["at_s"] for each in events],
-            stderr=ended.stderr,
-            is_over=ended.returncode != 124,
         )
 
 
@@ -299,11 +332,11 @@ def try_framework(framework: TriedFramework) -> None:
     SEEN.mkdir(parents=True, exist_ok=True)
     day = datetime.now(tz=UTC).date().isoformat()
     seen = {"version": framework.version, "day": day, "cells": FailureTrial(framework).cells()}
-    (SEEN / f"{framework.name}{'-node' if framework.is_for_node else ''}.json").write_text(json.dumps(seen, indent=2))
+    (SEEN / f"{framework.file_name}.json").write_text(json.dumps(seen, indent=2))
 
 
 if __name__ == "__main__":
     run_inside(__spec__.name)
     for each in FRAMEWORKS:
-        if each.version and (not sys.argv[1:] or each.name in sys.argv[1:]):
+        if each.version and (not sys.argv[1:] or each.file_name in sys.argv[1:]):
             try_framework(each)

@@ -1,7 +1,7 @@
 """The page of programs that were tried: what failed stands out, and the rest of the page stays."""
 
 from tests.works_with.catalog import PROGRAMS
-from tests.works_with.table import END, START, cell, with_table
+from tests.works_with.table import cell, with_table
 
 
 def test_a_failure_stands_out_with_its_reason():
@@ -11,8 +11,8 @@ def test_a_failure_stands_out_with_its_reason():
 
 
 def test_a_new_table_replaces_the_old_one_alone():
-    page = f"before\n{START}\n\n| old |\n\n{END}\nafter\n"
-    assert with_table(page, ["| new |"]) == page.replace("old", "new")
+    page = "before\n<!-- it: written by make works-with -->\n\n| old |\n\n<!-- end of it -->\nafter\n"
+    assert with_table(page, "it", ["| new |"]) == page.replace("old", "new")
 
 
 def test_each_program_that_is_tried_names_its_version():

@@ -21,12 +21,12 @@ def main() -> None:
     start_s.set(time.monotonic())
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     from offbook.cli.app import app
-    from offbook.errors import InputError, OffbookError, RecordingMismatchError
+    from offbook.errors import InputError, OffbookError, RecordingMismatchError, RecordingWriteError
 
     try:
         app(prog_name="offbook")
     except InputError as error:
-        _end(_with_own_option(error), BAD_INPUT)
+        _end(_with_own_option(error), FAILED if isinstance(error, RecordingWriteError) else BAD_INPUT)
     except RecordingMismatchError as error:
         _end(error, MISMATCH)
     except OffbookError as error:

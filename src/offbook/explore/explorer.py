@@ -38,7 +38,8 @@ from offbook.explore.schedule import (
 from offbook.explore.sharing import KnownRuns, leading_ids
 from offbook.explore.start_check import ForkingSubject, check_starts, sample_budget
 from offbook.explore.verdict import FINDINGS, LABELS, Assessment, Reason, Verdict
-from offbook.faults import FaultPlan, parse_fault
+from offbook.faults import FaultPlan, InjectedText, parse_fault
+from offbook.faults.tools import call_in
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 
 
@@ -97,10 +98,21 @@ def _steps(run: Run) -> tuple[Counter[str], Counter[str]]:
 
 
 def next_continuation(runs: Sequence[Run]) -> Continuation | None:
-    """Return the continuation of the next run of a case after these runs, or None if it needs no other run."""
+    """Return the continuation of the next run of a case after these runs, or None if it needs no other run.
+
+    The last one needs an instruction to obey.
+    """
     if runs and runs[0].continuation != CONTINUATIONS[0]:
         return None
-    return next(iter(CONTINUATIONS[len(runs) :]), None)
+    following = next(iter(CONTINUATIONS[len(runs) :]), None)
+    if following == "obedient" and not any(map(_asks_for_call, runs[0].fired)):
+        return None
+    return following
+
+
+def _asks_for_call(line: str) -> bool:
+    fault = parse_fault(line).fault
+    return isinstance(fault, InjectedText) and call_in(fault.instruction_text) is not None
 
 
 class CaseResult(Struct, frozen=True):

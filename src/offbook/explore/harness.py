@@ -410,7 +410,13 @@ class Harness:
             tools.source.remember(World(self._fault_log, ChainMap(self._wrapped, dict(declarations))))
         self._provider = ObservedProvider(injector, models, observer, numbers=self._numbers)
         self._faulty_tools = inject_tools(
-            (), plan, fault_log=self._fault_log, marked=True, on_crash=host.crash, order=self._order
+            (),
+            plan,
+            fault_log=self._fault_log,
+            marked=True,
+            on_crash=host.crash,
+            order=self._order,
+            recorded=None if tools is None else tools.source.index,
         )
 
     @property

@@ -20,6 +20,7 @@ from offbook.explore.effects import (
     volatile_values,
     without_volatile,
 )
+from offbook.explore.lies import as_far_as_told
 from offbook.explore.noise import STATE
 from offbook.explore.options import GaveUp, Invariant, broken_invariants
 from offbook.explore.results import (
@@ -60,7 +61,10 @@ def assess(
     """
     invariants = [_on_whole(run, each) for each in invariants]
     run, clean = _without_noise(run, clean), _without_noise(clean, clean)
-    known = _as_far_as_known(run, list(_Judge(run, clean, invariants, frozenset(optional), gave_up)))
+    judge = _Judge(run, clean, invariants, frozenset(optional), gave_up)
+    known = _as_far_as_known(run, list(judge))
+    if judge.has_fired("lies"):
+        known = as_far_as_told(run, clean, known)
     known += _dear_recovery(run, clean, max_recovery_calls)
     claims = sorted(known, key=lambda claim: claim.severity)
     worst = claims[0]
@@ -101,6 +105,7 @@ CONTINUATION_TEXTS = {
     "stubborn": "repeats its answer, or asks for the failed tool again",
     "resigned": "says that it gave up",
     "oblivious": "goes on as if nothing had happened",
+    "obedient": "obeys the instruction",
     "default": "gives the default response",
     "live": "answers live",
 }
@@ -140,7 +145,7 @@ class _Judge:
 
     def __iter__(self) -> Iterator[Assessment]:
         run = self._run
-        if not self._has_fired("asks_for_more"):  # the model asked for it, and the question is when the agent stops
+        if not self.has_fired("asks_for_more"):  # the model asked for it, and the question is when the agent stops
             yield from self._repeated_effect()
             yield from self._wrong_effect()
             yield from self._remedy()
@@ -260,7 +265,7 @@ class _Judge:
         yield from self._marked_effects()
         if not self._is_same_result:
             marks = run.marks if self._takes_marks_for_data else ()
-            is_known_gap = is_empty_result(run.result) and run.result is not None and self._has_fired("may_be_true")
+            is_known_gap = is_empty_result(run.result) and run.result is not None and self.has_fired("may_be_true")
             is_gap = is_known_gap or self._may_lack_parts
             for part in broken_parts(run.result, clean.result, marks, is_gap=is_gap):
                 yield _broken_data(part, *self._instructions)
@@ -307,7 +312,7 @@ class _Judge:
             if effect not in self._known_missing and effect.tool not in self._optional:
                 text = f"{effect} did not run, and the result is the same; nothing is declared about {effect.tool}"
                 yield Assessment("undecided", (text, self._advice(effect.tool)))
-        if self._has_fired("asks_for_more"):
+        if self.has_fired("asks_for_more"):
             ended = "the model never stopped asking for tools, and the result is the same as if it had"
             known = [each for each in self._difference.repeated if self._known(each[:1])]
             for often in _how_often(known):
@@ -500,7 +505,7 @@ class _Judge:
 
         They may cancel a booking, or call a person. Nothing declares that they do, or do not.
         """
-        if not self._gave_up_in_the_end or self._instructions or self._has_fired("asks_for_more"):
+        if not self._gave_up_in_the_end or self._instructions or self.has_fired("asks_for_more"):
             return []
         known = {each.tool for each in self._clean.effects}
         often = Counter(map(_call_identity, self._run.effects))
@@ -559,7 +564,8 @@ class _Judge:
 
     # What the fault did, and what became of it.
 
-    def _has_fired(self, trait: FaultTrait) -> bool:
+    def has_fired(self, trait: FaultTrait) -> bool:
+        """Return whether a fault with that trait has fired."""
         return any(trait in planned.fault.traits for planned in self._faults)
 
     @cached_property
@@ -576,12 +582,12 @@ class _Judge:
 
     def _was_approved(self, effect: Effect) -> bool:
         """Return whether a model saw the refusal that an effect carries: only a model can recognise one."""
-        return self._has_fired("reads_like_answer") and self._was_told and _carries(effect.arguments, self._run.marks)
+        return self.has_fired("reads_like_answer") and self._was_told and _carries(effect.arguments, self._run.marks)
 
     @property
     def _takes_marks_for_data(self) -> bool:
         """Whether the result treats injected text as data. Errors may be quoted, and refusals passed on."""
-        if self._has_fired("reads_like_answer") or is_given_up(self._run.result):
+        if self.has_fired("reads_like_answer") or is_given_up(self._run.result):
             return False
         return not self._are_errors or takes_error_for_data(self._run.result, self._clean.result, self._run.marks)
 

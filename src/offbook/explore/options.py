@@ -66,8 +66,8 @@ WIRE_VARIANTS = fault_variants(FAULT_TYPES.values(), over_http=True, in_real_tim
 )
 """The variants for a program over HTTP: without tools, which run inside it, and with waits in real time."""
 
-ORDERS = "orders"
-"""The name of all faults of order together."""
+ORDERS, LIES = "orders", "lies"
+"""The names of all faults of order together, and of all lies."""
 
 MCP_VARIANTS = (
     fault_variants(FAULT_TYPES.values(), over_http=True, in_real_time=True)
@@ -88,15 +88,18 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
 
     A name is a variant's (`http_error 500`), its fault's type, or `all`; commas join several. Optional variants are not
     in `all`: `all,wrong_values` also tries one of them. A named variant is not spread. `orders` are the order faults,
-    which are optional.
+    and `lies` the plausible results that are not true. These are optional.
 
     Raises:
         InputError: there is no such fault.
     """
     wanted = [names] if isinstance(names, str) else list(names)
     wanted = [name.strip() for each in wanted for name in each.split(",") if name.strip()]
-    if ORDERS in wanted:
-        wanted = [name for name in wanted if name != ORDERS] + [variant.name for variant in among if _is_order(variant)]
+    groups = {
+        ORDERS: [variant.name for variant in among if variant.fault.type in ORDER_FAULT_TYPES],
+        LIES: [variant.name for variant in among if "lies" in variant.fault.traits],
+    }
+    wanted = [name for each in wanted for name in groups.get(each) or [each]]
     known = {name for variant in among for name in (variant.name, variant.fault.type)}
     for name in wanted:
         has_tools = any(variant.fault.is_for_tools for variant in among)
@@ -112,13 +115,10 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
     return [chosen for variant in among if (chosen := _choose(variant, wanted)) is not None]
 
 
-def _is_order(variant: FaultVariant) -> bool:
-    return variant.fault.type in ORDER_FAULT_TYPES
-
-
 def is_of_tools(name: str) -> bool:
     """Return whether a fault of that name is one of tools."""
-    return any(name in (variant.name, variant.fault.type) for variant in MCP_VARIANTS if variant.fault.is_for_tools)
+    known = (variant for variant in MCP_VARIANTS if variant.fault.is_for_tools)
+    return name == LIES or any(name in (variant.name, variant.fault.type) for variant in known)
 
 
 def _choose(variant: FaultVariant, names: Sequence[str]) -> FaultVariant | None:

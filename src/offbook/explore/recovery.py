@@ -30,12 +30,12 @@ class Recovery(Struct, frozen=True, kw_only=True):
     took_s: float = 0.0
 
     def __str__(self) -> str:
-        cost = "" if not self.cost_usd else f"{self.cost_usd:+.4f}".replace("+", "+$").replace("-", "-$")
+        cost_usd, took_s = round(self.cost_usd or 0.0, 4), round(self.took_s, 1)
         parts = [
             f"{self.calls:+g} {'call' if abs(self.calls) == 1 else 'calls'}",
             f"{self.tokens:+g} tokens" if self.tokens else "",
-            cost,
-            f"{self.took_s:+.1f} s" if self.took_s else "",
+            f"{cost_usd:+.4f}".replace("+", "+$").replace("-", "-$") if cost_usd else "",
+            f"{took_s:+.1f} s" if took_s else "",
         ]
         return ", ".join(filter(None, parts))
 
@@ -126,13 +126,11 @@ class Spread(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         name = f"call {self.call}" if self.call[:1].isdigit() else self.call
         name += f" ({self.agent})" if self.agent and self.agent not in self.call else ""
-        if not self.spreading:
-            return f"{name} to nothing"
         parts = [
             f"{self.changed} of {pluralize(self.later, 'later call')}" if self.changed else "",
             pluralize(self.effects, "effect") if self.effects else "",
         ]
-        return f"{name} to {' and '.join(filter(None, parts))}"
+        return f"{name} reaches {' and '.join(filter(None, parts)) or 'nothing'}"
 
 
 def spread_of(exploration: Exploration) -> list[Spread]:
@@ -187,7 +185,8 @@ def _place_after(row: str, clean: Run) -> int:
     return 0
 
 
-MAX_SPREAD = 6
+FEW_CALLS = 3
+"""The number of calls of a run that is too small for a distribution."""
 
 
 def describe_recovery(exploration: Exploration) -> Iterator[str]:
@@ -198,12 +197,12 @@ def describe_recovery(exploration: Exploration) -> Iterator[str]:
 
 
 def describe_spread(exploration: Exploration) -> Iterator[str]:
-    """Yield a line about the calls whose faults reach farthest, if any reach something."""
+    """Yield a line about the call whose faults reach farthest, if not all reach as far, and about the others."""
     spreads = spread_of(exploration)
-    far = [each for each in spreads if each.spreading]
-    if far:
-        shown = sorted(far, key=lambda each: (-each.effects, -each.changed))[:MAX_SPREAD]
-        rest = len(spreads) - len(shown)
-        more = f"; {pluralize(rest, 'other call')} to nothing" if rest and len(far) == len(shown) else ""
-        more = f"; {pluralize(rest, 'other call')} less far" if rest and len(far) > len(shown) else more
-        yield f"faults spread at most from {', '.join(map(str, shown))}{more}"
+    reaches = {(each.effects, each.changed) for each in spreads}
+    if len(exploration.clean.calls) > FEW_CALLS and len(reaches) > 1:
+        farthest = max(spreads, key=lambda each: (each.effects, each.changed))
+        none = sum(not each.spreading for each in spreads)
+        others = len(spreads) - 1 - none
+        rest = [f"{pluralize(others, 'other')} less far" if others else "", f"{none} nothing" if none else ""]
+        yield f"spread: {farthest}; {', '.join(filter(None, rest))}"

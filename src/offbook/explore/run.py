@@ -8,20 +8,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from offbook.explore.effects import net_effects, volatile_values
 from offbook.explore.noise import Noise
 from offbook.faults import At, FaultPlan
+from offbook.faults.fault import DeclaredFault
+from offbook.faults.lies import Lie, ValueChanged, values_of
 from offbook.faults.order import CallOrder
+from offbook.faults.tools import EndedCall, KnownAnswer
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta, Usage
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 from offbook.session.numbers import CallNumbers
 from offbook.text import shorten
-from offbook.tools.effects import Effect, ToolDeclaration
+from offbook.tools.effects import UNDECLARED, Effect, ToolDeclaration
 
 _ToolChunk = Literal["tool_call", "tool_key", "tool_value"]
 ChunkKind = Literal["text", "reasoning", _ToolChunk, "other"]
@@ -374,11 +378,15 @@ def normalize_texts(value: Any, names: Mapping[str, str]) -> Any:
     return [normalize_texts(each, names) for each in value] if isinstance(value, list) else value
 
 
+MAX_FIELDS = 4
+"""The number of fields of one result that are tried. An exploration may have many calls, and results many fields."""
+
+
 class ExploredSite(Struct, frozen=True):
     """A possible fault site of a run, with its heatmap row, like `2 answer` or `refund 1`.
 
     `tool_calls` is the number of tool calls that the answer requests. `positions` are the places in its stream worth a
-    fault, by name, as numbers of chunks before them.
+    fault, by name, as numbers of chunks before them. A tool call with a result has the `run`, and its `place` there.
     """
 
     row: str
@@ -388,6 +396,51 @@ class ExploredSite(Struct, frozen=True):
     is_over_http: bool = False
     positions: tuple[tuple[str, int], ...] = ()
     is_reported: bool = False
+    run: Run | None = None
+    place: int = 0
+
+    @property
+    def ended(self) -> EndedCall | None:
+        """The tool call with its result and the other answers of the tool in the run, or None if it has no result."""
+        if self.run is None:
+            return None
+        call = self.run.tools[self.place]
+        others = (
+            KnownAnswer(each.arguments, each.result, is_of_run=place < self.place)
+            for place, each in enumerate(self.run.tools)
+            if each.tool == call.tool and each.error is None and each.has_run and place != self.place
+        )
+        return EndedCall(call.tool, call.arguments, call.result, known=tuple(others))
+
+    def can_tell(self, lie: DeclaredFault) -> bool:
+        """Return whether a lie changes what the caller knows, as far as the run shows."""
+        ended = self.ended
+        if self.run is None or ended is None or not isinstance(lie, Lie):
+            return False
+        if lie.withholds_effect:
+            return not self.run.declarations.get(ended.tool, UNDECLARED).read_only
+        return lie.outcome(ended) != ended.result
+
+    @property
+    def other_effect(self) -> str:
+        """The last effect of the run with another argument, like `refund({"order_id": 43})`; empty without any."""
+        effects = () if self.run is None else [each for each in self.run.effects if each.outcome == "done"]
+        for effect in reversed(effects):
+            other = ValueChanged().outcome(EndedCall(effect.tool, {}, effect.arguments))
+            if other != effect.arguments:
+                return f"{effect.tool.rpartition('.')[2]}({msgspec.json.encode(other).decode()})"
+        return ""
+
+    @property
+    def telling_fields(self) -> list[str]:
+        """The fields of a tool's result, at most `MAX_FIELDS`: those whose values the run uses later, or else any."""
+        if self.run is None or self.ended is None:
+            return []
+        later = [each.arguments for each in self.run.tools[self.place + 1 :]]
+        used = f"{msgspec.json.encode(later).decode()}\n{msgspec.json.encode(self.run.result).decode()}"
+        fields = list(values_of(self.ended.result))
+        chosen = [name for name, value in fields if len(value) > 1 and value in used]
+        return list(dict.fromkeys(chosen or [name for name, _ in fields]))[:MAX_FIELDS]
 
     @property
     def asks_for_tools(self) -> bool:
@@ -407,7 +460,7 @@ def overlaps_of(order: CallOrder) -> tuple[tuple[At, ...], ...]:
 
 def sites_of(run: Run) -> list[ExploredSite]:
     """Return the sites of a run in the order in which it reached them: models first, then tools, then reports."""
-    return [*_model_sites(run.calls), *_tool_sites(run.tools), *_reported_sites(run.reported)]
+    return [*_model_sites(run.calls), *_tool_sites(run), *_reported_sites(run.reported)]
 
 
 def _model_sites(calls: Iterable[ModelCall]) -> Iterator[ExploredSite]:
@@ -428,10 +481,11 @@ def _model_sites(calls: Iterable[ModelCall]) -> Iterator[ExploredSite]:
         )
 
 
-def _tool_sites(tools: Iterable[ToolRun]) -> Iterator[ExploredSite]:
-    for each in tools:
+def _tool_sites(run: Run) -> Iterator[ExploredSite]:
+    for place, each in enumerate(run.tools):
         if each.is_observed:
-            yield ExploredSite(f"{each.tool} {each.call}", At(tool=each.tool, call=each.call))
+            site = ExploredSite(f"{each.tool} {each.call}", At(tool=each.tool, call=each.call))
+            yield site if each.error is not None or not each.has_run else replace(site, run=run, place=place)
 
 
 def _reported_sites(tools: Iterable[str]) -> Iterator[ExploredSite]:

@@ -97,7 +97,9 @@ def _narrowed_lines(case: FaultCase) -> tuple[PlannedFault, ...] | None:
 
 
 def _first_of(at: At) -> At:
-    """Return the first of the sites that a line covers."""
+    """Return the first of the sites that a line covers; of an outage, all."""
+    if at.from_ is not None or at.until is not None:
+        return at
     if at.tool is not None:
         return at if at.call is not None else replace(at, call=at.since or 1, since=None)
     call = at.since if at.call is None else at.call

@@ -25,11 +25,14 @@ Verdict = Literal[
     "failed partway",
     "different outcome",
     "different result",
+    "not detectable",
     "failed cleanly",
     "recovered",
     "not reached",
 ]
-"""A family of verdicts. `not reached`: the run never reached the site of the fault."""
+"""A family of verdicts. `not reached`: the run never reached the site of the fault. `not detectable`: it was told a lie
+that nothing contradicts.
+"""
 
 Reason = Literal[
     "",
@@ -37,6 +40,7 @@ Reason = Literal[
     "failed check",
     "lost messages",
     "broken data",
+    "believed a lie",
     "went on without",
     "possible",
     "storm",
@@ -84,6 +88,7 @@ _BY_SEVERITY = (
     Assessment("undetected", reason="failed check"),
     Assessment("bad retry", reason="lost messages"),
     Assessment("undetected", reason="broken data"),
+    Assessment("undetected", reason="believed a lie"),
     Assessment("undetected", reason="went on without"),
     Assessment("repeated effect", reason="possible"),
     Assessment("hung"),
@@ -95,6 +100,7 @@ _BY_SEVERITY = (
     Assessment("failed partway"),
     Assessment("different outcome"),
     Assessment("different result"),
+    Assessment("not detectable"),
     Assessment("failed cleanly"),
     Assessment("recovered"),
     Assessment("not reached"),

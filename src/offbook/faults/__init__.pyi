@@ -18,6 +18,13 @@ from offbook.faults.http import HttpError as HttpError
 from offbook.faults.http import Slow as Slow
 from offbook.faults.http import Timeout as Timeout
 from offbook.faults.http import WrongContentType as WrongContentType
+from offbook.faults.lies import DuplicateItem as DuplicateItem
+from offbook.faults.lies import FieldMissing as FieldMissing
+from offbook.faults.lies import ToolNoop as ToolNoop
+from offbook.faults.lies import ToolOther as ToolOther
+from offbook.faults.lies import ToolStale as ToolStale
+from offbook.faults.lies import TruncatedList as TruncatedList
+from offbook.faults.lies import ValueChanged as ValueChanged
 from offbook.faults.log import FaultLog as FaultLog
 from offbook.faults.order import CallOrder as CallOrder
 from offbook.faults.order import Cancelled as Cancelled

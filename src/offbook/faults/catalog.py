@@ -29,6 +29,15 @@ from offbook.codecs.base import retry_after_s
 from offbook.errors import MalformedResponseError, ProviderError, RateLimitError
 from offbook.faults.fault import Crash, FaultVariant
 from offbook.faults.http import ConnectionReset, ContextOverflow, HttpError, Slow, Timeout, WrongContentType
+from offbook.faults.lies import (
+    DuplicateItem,
+    FieldMissing,
+    ToolNoop,
+    ToolOther,
+    ToolStale,
+    TruncatedList,
+    ValueChanged,
+)
 from offbook.faults.order import Cancelled, DeliveredTwice, HeldUntil
 from offbook.faults.response import (
     ContentFilter,
@@ -112,6 +121,13 @@ AnyToolFault: TypeAlias = (
     | TaskStuck
     | OversizedResult
     | InjectedText
+    | ToolStale
+    | ToolOther
+    | ToolNoop
+    | FieldMissing
+    | ValueChanged
+    | DuplicateItem
+    | TruncatedList
 )
 
 AnyOrderFault: TypeAlias = HeldUntil | DeliveredTwice | Cancelled

@@ -175,6 +175,7 @@ FaultTrait: TypeAlias = Literal[
     "wants_less",
     "loses_answer",
     "holds_back",
+    "lies",
 ]
 """The properties of a fault that an exploration needs to judge a run.
 
@@ -182,7 +183,8 @@ FaultTrait: TypeAlias = Literal[
 `empties_answer`: a part, or nothing, of the model's answer arrives. `reads_like_answer`: only a model can tell that it
 is no answer. `asks_for_more`: the model requests further tool calls, which are no defect of the agent. `wants_less`:
 the agent has to shorten its conversation. `loses_answer`: the caller cannot know whether the call was done, or is told
-to do it twice; a blind repetition repeats its effects. `holds_back`: the caller has to wait.
+to do it twice; a blind repetition repeats its effects. `holds_back`: the caller has to wait. `lies`: the result is
+plausible, and not true.
 """
 
 FaultFamily: TypeAlias = Literal["model", "stream", "tool", "crash", "order"]
@@ -283,6 +285,10 @@ class VariantSite(Protocol):
         """Whether the model's answer requests tools."""
         ...
 
+    def can_tell(self, lie: DeclaredFault) -> bool:
+        """Return whether a lie changes the result of the call."""
+        ...
+
     @property
     def positions(self) -> Sized:
         """The stream positions where a fault can fire, or none without a stream."""
@@ -311,6 +317,8 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
         http_fault: the fault to try on programs instead, where waiting takes real time.
         fits_reports: it can fire right after a program has reported an effect.
         is_only_for_tools: it is tried only at tool calls.
+        asks_for_effect: its text asks for an effect of the run, with another argument.
+        is_of_fields: it is tried on each field of the result that the run uses later, by the `name` of the fault.
     """
 
     name: str
@@ -330,6 +338,8 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
     http_fault: F_co | None = None
     fits_reports: bool = False
     is_only_for_tools: bool = False
+    asks_for_effect: bool = False
+    is_of_fields: bool = False
 
     def fits(self, site: VariantSite) -> bool:
         """Return whether the fault can fire there."""
@@ -342,6 +352,8 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
         if self.needs_tool_calls and not site.asks_for_tools:
             return False
         if self.http_only and not site.is_over_http and not site.is_tool:
+            return False
+        if "lies" in self.fault.traits and not self.is_of_fields and not site.can_tell(self.fault):
             return False
         return bool(site.positions) or not self.needs_stream
 

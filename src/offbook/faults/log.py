@@ -94,6 +94,12 @@ class FaultLog:
         self.marks: list[str] = []
         self.reached = ReachedSites()
         self.fired_lines: list[PlannedFault] = []
+        self._started_s: float | None = None
+
+    def elapsed_s(self, now_s: float) -> float:
+        """Return the time since the first call of the run, which this one may be."""
+        self._started_s = now_s if self._started_s is None else self._started_s
+        return now_s - self._started_s
 
     def note(self, fired: PlannedFault, line: PlannedFault | None, *, marked: bool = False) -> str:
         """Add a fired fault, and its line of the plan unless it was chaos.

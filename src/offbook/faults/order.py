@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from offbook.faults.fault import FaultedCall
     from offbook.faults.site import Site, ToolSite
-    from offbook.faults.tools import FaultedToolCall
+    from offbook.faults.tools import EndedCall, FaultedToolCall
 
 IDLE_S = 0.001
 """The quiet time after which a run counts as idle in virtual time, which does not pass before."""
@@ -64,9 +64,9 @@ class OrderFault(DeclaredFault, frozen=True):
         """Let a tool call happen in this order."""
         return await self.reorder(call.run, call.hold)
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> object:
+    def outcome(self, call: EndedCall) -> object:
         """Return the result unchanged: nothing else can happen during a synchronous tool's call."""
-        return result
+        return call.result
 
     @abstractmethod
     async def reorder(self, answer: Callable[[], Awaitable[object]], hold: Hold) -> object:

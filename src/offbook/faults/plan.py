@@ -45,9 +45,10 @@ _EXAMPLES = (
 def parse_fault(text: str) -> PlannedFault:
     """Parse a planned fault, like `call=3: http_error 500`.
 
-    Before the colon is the site: `everywhere`, or some of `workflow=`, `step=`, `call=`, `since=`, `attempt=` and
-    `chunk=`; for a tool, `tool=` and optionally `call=` or `since=`. After it are the type of the fault, the value of
-    its first field, and other fields as `name=value`; `headers.Retry-After=30` sets an entry of a mapping. Text with
+    Before the colon is the site: `everywhere`, or some of `workflow=`, `step=`, `call=`, `since=`, `from=`, `until=`,
+    `attempt=` and `chunk=`; for a tool, `tool=` and optionally `call=`, `since=`, `from=` or `until=`. After it are the
+    type of the fault, the value of its first field, and other fields as `name=value`; `headers.Retry-After=30` sets an
+    entry of a mapping. Text with
     spaces is in double quotes. `str()` of a planned fault is such a line.
 
     Raises:
@@ -73,7 +74,7 @@ def _parse_line(text: str) -> PlannedFault:
 
 
 _LETTERS = str.maketrans("OoIl", "0011")
-_SITE_NAMES = "call|since|attempt|chunk|step|tool|workflow"
+_SITE_NAMES = "call|since|from|until|attempt|chunk|step|tool|workflow"
 _MAX_MENDED_CHARS = 300
 
 
@@ -135,6 +136,8 @@ _SITE_EXAMPLES = {
     "chunk": "call=2 chunk=3: stream_truncate",
     "tool": "tool=refund: tool_error",
     "step_id": "step=answer: timeout",
+    "from": "from=30s until=5m: http_error 503",
+    "until": "from=30s until=5m: http_error 503",
     "workflow": "workflow=triage: timeout",
 }
 
@@ -227,8 +230,9 @@ _EXAMPLE = '{"faults": [{"at": {"step_id": "answer", "attempt": 1}, "fault": {"t
 class FaultPlan:
     """Decides which fault fires at a site: that of the first line that covers the site, else chaos.
 
-    `has_orders` if an answer is held until another call has ended, so calls under way matter. Chaos concerns model
-    calls only. A plan is immutable; it can be printed, saved to a file and loaded.
+    `has_times` if the time decides which fault fires, which only `during` considers. `has_orders` if an answer is held
+    until another call has ended, so calls under way matter. `has_lies` if a tool tells what is not true, so its other
+    answers matter. Chaos concerns model calls only. A plan is immutable; it can be printed, saved to a file and loaded.
 
     Raises:
         InputError: a line or the chaos is invalid.
@@ -238,6 +242,12 @@ class FaultPlan:
         declared = _decode(_encode(_PlanFile(tuple(faults), chaos)), source="")
         self.faults, self.chaos = declared.faults, declared.chaos
         self.has_orders = any(isinstance(planned.fault, HeldUntil) for planned in self.faults)
+        self.has_times = any(planned.at.has_times for planned in self.faults)
+        self.has_lies = any("lies" in planned.fault.traits for planned in self.faults)
+
+    def during(self, elapsed_s: float) -> FaultPlan:
+        """Return the plan with only the lines that hold so long after the first call."""
+        return FaultPlan([line for line in self.faults if line.at.is_on(elapsed_s)], chaos=self.chaos)
 
     def fault_at(self, site: Site) -> AnyFault | AnyOrderFault | None:
         """Return the fault that fires at `site`, if any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from typing import Annotated, TypeAlias
 
@@ -44,15 +45,28 @@ class ToolSite(Struct, frozen=True):
     call: int
 
 
-class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+_MOMENT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _call_or_time(moment: str | None) -> tuple[int | None, float | None]:
+    """Return the number of a call, or the seconds of a time; None for what it is not."""
+    found = None if moment is None else _MOMENT.fullmatch(moment)
+    if found is None:
+        return None, None
+    return (int(found[1]), None) if found[2] is None else (None, float(found[1]) * _SECONDS[found[2]])
+
+
+class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename={"from_": "from"}):
     """The sites at which a fault fires. A field that is None matches every site.
 
     `call` counts the calls of the step, or all calls without a step; `since` is the call with that number and all that
-    follow. `attempt` counts the attempts of a call. All start at 1. `chunk` is a position in a stream: the number of
-    chunks before the fault.
+    follow. An outage lasts `from` a call or a time like `30s` `until` another one, which is not a part of it: times are
+    those since the first call of the run, on its clock. `attempt` counts the attempts of a call. All start at 1.
+    `chunk` is a position in a stream: the number of chunks before the fault.
 
-    With a `tool`, the sites are that tool's calls, counted by `call` and `since`; no other field is allowed. Without
-    one, they are model calls.
+    With a `tool`, the sites are that tool's calls, counted by `call`, `since`, `from` and `until`; no other field is
+    allowed. Without one, they are model calls.
     """
 
     workflow: str | None = None
@@ -60,6 +74,8 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
     tool: str | None = None
     call: CallNumber | None = None
     since: CallNumber | None = None
+    from_: str | None = None
+    until: str | None = None
     attempt: CallNumber | None = None
     chunk: Count | None = None
 
@@ -76,10 +92,13 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
 
         Raises:
             InputError: the fault cannot fire there: it is a model fault and the site a tool's, or vice versa;
-                it cannot fire inside a stream; the site of a tool has a field that tool calls lack; or it
-                has both a call and the first of many.
+                it cannot fire inside a stream; the site of a tool has a field that tool calls lack; it has both a
+                call and the first of many; or its outage is neither one of calls nor of times.
         """
         self._check_kind(fault)
+        for name, moment in (("from", self.from_), ("until", self.until)):
+            if moment is not None and (not _MOMENT.fullmatch(moment) or moment == "0"):
+                raise InputError(f"expected a call or a time, got {moment!r}", place=name, hint="like 3, or 30s, 5m")
         if self.call is not None and self.since is not None:
             raise InputError(f"the site says call={self.call} too", place="since", hint="write one of them")
         if self.chunk is None:
@@ -98,7 +117,7 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         return PlannedFault(self, replace(fault, **{_STREAM_FIELD: self.chunk}))
 
     def covers(self, site: Site | ToolSite) -> bool:
-        """Return whether `site` is one of these."""
+        """Return whether `site` is one of these, at any time."""
         if isinstance(site, ToolSite):
             return self.tool == site.tool and self._counts(site.call)
         number = site.overall if self.step_id is None else site.call
@@ -112,7 +131,19 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
 
     def _counts(self, number: int) -> bool:
         """Return whether the call with this number is one of these."""
-        return self.call in (None, number) and (self.since is None or number >= self.since)
+        first, end = _call_or_time(self.from_)[0], _call_or_time(self.until)[0]
+        is_during = (first is None or number >= first) and (end is None or number < end)
+        return is_during and self.call in (None, number) and (self.since is None or number >= self.since)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the time decides."""
+        return (_call_or_time(self.from_)[1], _call_or_time(self.until)[1]) != (None, None)
+
+    def is_on(self, elapsed_s: float) -> bool:
+        """Return whether it holds so long after the first call."""
+        start_s, end_s = _call_or_time(self.from_)[1], _call_or_time(self.until)[1]
+        return (start_s is None or elapsed_s >= start_s) and (end_s is None or elapsed_s < end_s)
 
     def _check_kind(self, fault: AnyPlannedFault) -> None:
         """Raise InputError for a fault of tools at a site of models, and vice versa."""

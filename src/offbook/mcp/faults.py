@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import singledispatch
 
+import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.faults.catalog import AnyOrderFault, AnyToolFault
 from offbook.faults.fault import add_mark
+from offbook.faults.lies import Lie
 from offbook.faults.order import DeliveredTwice, OrderFault
 from offbook.faults.tools import (
     NEW_ARGUMENT,
     ChangedText,
+    EndedCall,
     InputRequiredForever,
     McpError,
     ServerExit,
@@ -29,9 +32,9 @@ from offbook.faults.tools import (
     ToolTimeout,
     Unauthorized,
 )
-from offbook.mcp.answer import McpAnswer, error_answer, fit_result, result_answer
+from offbook.mcp.answer import McpAnswer, error_answer, fit_result, model_text, result_answer
 from offbook.mcp.message import INVALID_PARAMS, Message, encode, result_message, text_result
-from offbook.messages import JsonObject
+from offbook.messages import JsonObject, result_text
 
 REQUEST_TIMEOUT = SESSION_NOT_FOUND = UNAUTHORIZED = -32001
 FOREVER, STUCK = "offbook-asks-forever", "offbook-stuck-task"
@@ -40,12 +43,15 @@ FOREVER, STUCK = "offbook-asks-forever", "offbook-stuck-task"
 class FaultedCall(Struct, frozen=True):
     """The call at which a fault fires. `clean` returns its answer without the fault: the server has then acted.
 
-    In an exploration, every injected text carries the `mark`; elsewhere it is empty.
+    In an exploration, every injected text carries the `mark`; elsewhere it is empty. `tool` is its name in the
+    recording, and `spoil` returns what a lie makes of its result.
     """
 
     request: Message
     clean: Callable[[], McpAnswer]
     mark: str = ""
+    tool: str = ""
+    spoil: Callable[[ToolFault, EndedCall], object] = lambda fault, ended: fault.outcome(ended)
 
     def marked(self, text: str) -> str:
         return add_mark(text, self.mark)
@@ -204,6 +210,27 @@ def _structured_text(result: object, change: Callable[[str], str]) -> JsonObject
 
 def _is_text(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+
+
+@apply_fault.register
+def _(fault: Lie, call: FaultedCall) -> McpAnswer:
+    """Return the clean answer with the lie as its only text, and as its structured content if it has some."""
+    result = call.clean().response.get("result")
+    if not isinstance(result, dict) or result.get("isError") is True:
+        return call.clean()
+    seen, structured = model_text(result), result.get("structuredContent")
+    told = call.spoil(fault, EndedCall(call.tool, call.request.params.get("arguments", {}), seen, call.mark))
+    if told is seen:
+        return call.clean()
+    text = result_text(told)
+    if structured is None:
+        return call.with_result(text_result(text))
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = text
+    is_wrapped = list(structured) == ["result"] and not (isinstance(value, dict) and list(value) == ["result"])
+    return call.with_result(text_result(text) | {"structuredContent": {"result": value} if is_wrapped else value})
 
 
 class LastingFaults:

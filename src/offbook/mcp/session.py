@@ -16,6 +16,7 @@ from offbook.errors import InputError, RecordingMismatchError, RecordingUnavaila
 from offbook.faults.catalog import AnyOrderFault, AnyToolFault
 from offbook.faults.fault import Crash
 from offbook.faults.site import ToolSite
+from offbook.faults.tools import ToolFault
 from offbook.mcp.answer import (
     FoundAnswer,
     McpAnswer,
@@ -337,9 +338,12 @@ class McpSession:
             self.session.note_tool_miss(self._wire_call(McpCall(asked, 0.0), CallOutcome("missed")), mismatch)
 
     def _answer(self, call: McpCall) -> McpAnswer:
-        if call.fault is not None and not call.fault.runs_tool:
+        withholds_effect = isinstance(call.fault, ToolFault) and call.fault.withholds_effect
+        if call.fault is not None and not call.fault.runs_tool and not withholds_effect:
             return self._note(call, self._broken(call, McpAnswer()), CallOutcome("fault"))
         found = self.source.find(call.request)
+        if withholds_effect and found.answer.work is None:
+            return self._note(call, found.answer, CallOutcome("fault", found.key))
         if found.answer.work is not None:
             return McpAnswer(work=partial(self._answer_after_work, call, found))
         return self._answer_found(call, found)
@@ -379,7 +383,9 @@ class McpSession:
         assert call.fault is not None
         self._lasting = self._lasting or LastingFaults()
         self._lasting.note(call.fault, call.request.tool)
-        return apply_fault(call.fault, FaultedCall(call.request, lambda: clean, call.mark))
+        site = ToolSite(f"{self.server}.{call.request.tool}", call.tool_call)
+        tool, spoil = f"{self._recorded_as}.{call.request.tool}", partial(self.session.spoil, site)
+        return apply_fault(call.fault, FaultedCall(call.request, lambda: clean, call.mark, tool, spoil))
 
     def _answer_miss(self, call: McpCall, error: RecordingMismatchError) -> McpAnswer:
         missed = CallOutcome("missed")
@@ -397,6 +403,9 @@ class McpSession:
     ) -> McpAnswer:
         if call.number or outcome.unrecorded or outcome.type == "missed":
             self.session.note_tool_call(self._wire_call(call, outcome), outcome)
+        if call.request.tool and clean is not None and self.session.plan.has_lies:
+            name, result = f"{self._recorded_as}.{call.request.tool}", call_outcome(clean.response).result
+            self.session.note_answer(name, recorded_arguments(call.request), result)
         if call.request.tool:
             answered = McpToolCall(
                 name=f"{self.server}.{call.request.tool}",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import orjson
 
-from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.clock import SYSTEM_CLOCK, Clock, running_loop, wall_time
 from offbook.errors import InputError
 from offbook.events import (
     DURATION_BOUNDS_S,
@@ -27,20 +28,37 @@ from offbook.events import (
     ReplayMissed,
     ReplayServed,
     RetryScheduled,
+    StepEnded,
+    StepStarted,
     ToolCalled,
+    WorkflowEnded,
+    WorkflowStarted,
 )
 from offbook.messages import JsonObject, Response
 from offbook.recording.redact.rules import mask_reported, mask_shown
 from offbook.vendors import otel_name
 
 try:
+    from opentelemetry.context import attach, detach
     from opentelemetry.metrics import Histogram, MeterProvider, get_meter
-    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context
+    from opentelemetry.trace import (
+        Span,
+        SpanKind,
+        Status,
+        StatusCode,
+        TracerProvider,
+        get_current_span,
+        get_tracer,
+        set_span_in_context,
+    )
 except ImportError as error:
     from offbook.installed import install_hint
 
     reason, hint = "opentelemetry-api is not installed", install_hint("observability")
     raise InputError(reason, source="OtelSink", hint=hint) from error
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
 
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ON_SPANS = ("span_only", "span_and_event", "true")
@@ -173,6 +191,19 @@ _CallEvent: TypeAlias = CallStarted | AttemptStarted | AttemptEnded | RetrySched
 _AttemptEvent: TypeAlias = ReplayServed | ReplayMissed | CallRecorded | FaultFired
 _Attributes: TypeAlias = dict[str, str | int | float | tuple[str, ...] | None]
 
+
+class OpenBlock(NamedTuple):
+    """The span of a workflow or of a step, which is current in its task until it ends. `steps` are the workflow's."""
+
+    key: tuple[str, str]
+    span: Span
+    token: Any
+    outer: OpenBlock | None
+    steps: list[Span]
+
+
+_block: ContextVar[OpenBlock | None] = ContextVar("offbook_otel_block", default=None)
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -183,13 +214,16 @@ class OtelSink:
     attributes, `error.type` if it failed, and an event for each retry and fallback. Events of a replay, a recorder or
     a fault injector become `mock.*` and `recording.*` attributes of the attempt's span; without a gateway, they get a
     span of their own. A call of a tool is a span `execute_tool {tool}`, a fault that fires at one is `fault {type}`.
-    Times are the clock's, so spans of a run in virtual time have virtual times.
+    A workflow is a span `workflow {name}`, and its steps, in which its calls are, `step {id}`. A run in virtual time
+    starts when it starts, and its spans last as long as it would take.
 
     Args:
         tracer_provider: receives the spans; None for the global provider.
         meter_provider: receives the conventions' metrics, the durations of operations and the tokens that they used;
             None for the global provider.
         conversation_id: is set on every span.
+        run_id: is set on every span.
+        run: the name of one span around all that have no other parent, which `close` ends; None for none.
         capture_content: whether spans of model calls have their messages, without secrets; None for what
             `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says, which is not to have them by default.
     """
@@ -200,6 +234,8 @@ class OtelSink:
         *,
         meter_provider: MeterProvider | None = None,
         conversation_id: str | None = None,
+        run_id: str | None = None,
+        run: str | None = None,
         capture_content: bool | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -207,9 +243,13 @@ class OtelSink:
         self._content: dict[tuple[CallKey, int], dict[str, str]] = {}
         self._tracer = get_tracer("offbook", tracer_provider=tracer_provider)
         self._metrics = _OperationMetrics(meter_provider)
-        self._common: _Attributes = {"gen_ai.conversation.id": conversation_id}
+        self._common: _Attributes = {"gen_ai.conversation.id": conversation_id, "offbook.run_id": run_id}
         self._clock = clock
+        self._virtual: tuple[object, timedelta] = (None, timedelta())
         self._open = OpenSpans()
+        self._run: Span | None = None
+        if run is not None:
+            self._run = self._begin(run, {}, parent=None, kind=SpanKind.INTERNAL)
         self._handlers: dict[type, Callable[[Any], None]] = {
             CallStarted: self._call_started,
             AttemptStarted: self._attempt_started,
@@ -222,7 +262,16 @@ class OtelSink:
             CallRecorded: self._call_recorded,
             FaultFired: self._fault_fired,
             ToolCalled: self._tool_called,
+            WorkflowStarted: self._workflow_started,
+            StepStarted: self._step_started,
+            StepEnded: self._step_ended,
+            WorkflowEnded: self._workflow_ended,
         }
+
+    def close(self) -> None:
+        """End the span of the run. Safe to call twice."""
+        if self._run is not None and self._run.is_recording():
+            self._run.end(self._now_ns())
 
     def capture(self, content: CallContent) -> None:
         """Keep the messages of a call for its span, which the call's next event ends or completes."""
@@ -301,7 +350,19 @@ class OtelSink:
 
     def _replay_served(self, event: ReplayServed) -> None:
         attributes: _Attributes = {"mock.matched_by": event.matched_by, "mock.fault_type": event.fault_type}
-        self._set_on_attempt(event, attributes | {"mock.step_id": event.step_id})
+        self._set_on_attempt(event, attributes | {"mock.step_id": event.step_id} | self._spent(event))
+
+    def _spent(self, event: ReplayServed | CallRecorded) -> _Attributes:
+        """Return what a call over HTTP has used, and count it. Of a call through a gateway, CallEnded has it."""
+        if not (event.prompt_tokens or event.completion_tokens or event.cost_usd):
+            return {}
+        self._metrics.add_tokens(event)
+        return {
+            "gen_ai.provider.name": otel_name(event.provider) or None,
+            "gen_ai.usage.input_tokens": event.prompt_tokens,
+            "gen_ai.usage.output_tokens": event.completion_tokens,
+            "offbook.cost_usd": event.cost_usd,
+        }
 
     def _replay_missed(self, event: ReplayMissed) -> None:
         self._set_on_attempt(event, {"mock.miss": event.kind, "mock.step_id": event.step_id})
@@ -313,7 +374,7 @@ class OtelSink:
             "recording.latency_s": event.latency_s,
             "recording.fault_type": event.fault_type,
         }
-        self._set_on_attempt(event, attributes, lasted_s=event.latency_s)
+        self._set_on_attempt(event, attributes | self._spent(event), lasted_s=event.latency_s)
 
     def _fault_fired(self, event: FaultFired) -> None:
         attributes: _Attributes = {"mock.fault_type": event.fault_type}
@@ -333,6 +394,51 @@ class OtelSink:
             "offbook.call": event.call,
         }
         self._short_span(f"execute_tool {event.tool}", attributes, lasted_s=event.latency_s, error=event.error)
+
+    def _workflow_started(self, event: WorkflowStarted) -> None:
+        self._begin_block(f"workflow {event.workflow}", (event.workflow, ""), {"offbook.workflow": event.workflow})
+
+    def _step_started(self, event: StepStarted) -> None:
+        attributes: _Attributes = {
+            "offbook.workflow": event.workflow,
+            "offbook.step": event.step,
+            "offbook.step_type": event.type,
+        }
+        self._begin_block(f"step {event.step}", (event.workflow, event.step), attributes)
+
+    def _step_ended(self, event: StepEnded) -> None:
+        attributes: _Attributes = {"offbook.status": event.status, "offbook.cost_usd": event.cost_usd}
+        self._end_block((event.workflow, event.step), attributes, error=event.error)
+
+    def _workflow_ended(self, event: WorkflowEnded) -> None:
+        error = None if event.status == "succeeded" else event.status
+        self._end_block((event.workflow, ""), {"offbook.status": event.status}, error=error)
+
+    def _begin_block(self, name: str, key: tuple[str, str], attributes: _Attributes) -> None:
+        """Start a span and make it current in this task, and in those that this task starts."""
+        span, outer = self._begin(name, attributes, parent=None, kind=SpanKind.INTERNAL), _block.get()
+        steps = outer.steps if outer is not None and key[1] else []
+        steps.append(span)
+        _block.set(OpenBlock(key, span, attach(set_span_in_context(span)), outer, steps))
+
+    def _end_block(self, key: tuple[str, str], attributes: _Attributes, *, error: str | None) -> None:
+        """End this span if it was begun: a step from a checkpoint, or one that is skipped, was not.
+
+        A miss ends a run without an event for its steps, which end with their workflow.
+        """
+        block = _block.get()
+        while block is not None and block.key != key and not key[1]:
+            detach(block.token)
+            block = block.outer
+        if block is None or block.key != key:
+            return
+        detach(block.token)
+        _block.set(block.outer)
+        for step in block.steps if not key[1] else ():
+            if step is not block.span and step.is_recording():
+                self._end(step, error=error)
+        _set(block.span, attributes)
+        self._end(block.span, error=error)
 
     def _short_span(
         self, name: str, attributes: _Attributes, *, lasted_s: float = 0.0, error: str | None = None
@@ -371,7 +477,9 @@ class OtelSink:
         start_ns: int | None = None,
         kind: SpanKind = SpanKind.CLIENT,
     ) -> Span:
-        """A span under `parent`, or else under the caller's current one."""
+        """A span under `parent`, or else under the caller's current one, or that of the run."""
+        if parent is None and not get_current_span().get_span_context().is_valid:
+            parent = self._run
         return self._tracer.start_span(
             mask_shown(name),
             context=None if parent is None else set_span_in_context(parent),
@@ -387,10 +495,24 @@ class OtelSink:
         span.end(self._now_ns() if at_ns is None else at_ns)
 
     def _now_ns(self) -> int:
-        return (self._clock.utc_now() - _EPOCH) // timedelta(microseconds=1) * 1000
+        now, loop = self._clock.utc_now(), running_loop()
+        if self._clock is SYSTEM_CLOCK and getattr(loop, "is_virtual", False):
+            if self._virtual[0] is not loop:
+                self._virtual = loop, wall_time() - now
+            now += self._virtual[1]
+        return (now - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 _TOKEN_BOUNDS = tuple(4.0**power for power in range(14))
+
+
+def resource() -> Resource:
+    """Return the sender as the environment describes it, by default the service `offbook`."""
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415 - OtelSink needs only the API
+
+    named = Resource.create()
+    is_named = not str(named.attributes[SERVICE_NAME]).startswith("unknown_service")
+    return named if is_named else named.merge(Resource({SERVICE_NAME: "offbook"}))
 
 
 class ExportedOtelSink(ClosingSink):
@@ -434,8 +556,14 @@ class _OperationMetrics:
         }
         self._duration.record(event.latency_s, _without_none(common | {"error.type": event.error}))
         if event.error is None:
-            for kind, tokens in (("input", event.prompt_tokens), ("output", event.completion_tokens)):
-                self._tokens.record(tokens, _without_none(common | {"gen_ai.token.type": kind}))
+            self.add_tokens(event)
+
+    def add_tokens(self, event: CallEnded | ReplayServed | CallRecorded) -> None:
+        common: _Attributes = _chat_attributes(event.model) | {
+            "gen_ai.provider.name": otel_name(event.provider) or None
+        }
+        for kind, tokens in (("input", event.prompt_tokens), ("output", event.completion_tokens)):
+            self._tokens.record(tokens, _without_none(common | {"gen_ai.token.type": kind}))
 
     def add_tool(self, event: ToolCalled) -> None:
         attributes: _Attributes = {

@@ -175,6 +175,7 @@ class PrometheusSink(ClosingSink):
         self._replays[event.workflow, event.matched_by].inc()
         if event.fault_type is not None:
             self._faults[event.workflow, event.fault_type].inc()
+        self._add_spent(event)
 
     def _replay_missed(self, event: ReplayMissed) -> None:
         self._misses[event.workflow, event.kind].inc()
@@ -185,6 +186,14 @@ class PrometheusSink(ClosingSink):
     def _call_recorded(self, event: CallRecorded) -> None:
         self._captures[event.provider, event.model].inc()
         self._captured_s[event.provider, event.model].observe(event.latency_s)
+        self._add_spent(event)
+
+    def _add_spent(self, event: ReplayServed | CallRecorded | CallEnded) -> None:
+        """Add tokens and cost. Of a call through a gateway, only CallEnded has them."""
+        if event.prompt_tokens or event.completion_tokens or event.cost_usd or isinstance(event, CallEnded):
+            self._tokens[event.provider, event.model, "prompt"].inc(event.prompt_tokens)
+            self._tokens[event.provider, event.model, "completion"].inc(event.completion_tokens)
+            self._cost_usd[event.provider, event.model].inc(event.cost_usd)
 
     def _cache_used(self, event: CacheUsed) -> None:
         self._lookups[event.outcome,].inc()
@@ -226,9 +235,7 @@ class PrometheusSink(ClosingSink):
         self._calls[event.workflow, event.error or "ok"].inc()
         self._call_s[(event.model,)].observe(event.latency_s)
         if event.error is None:
-            self._tokens[event.provider, event.model, "prompt"].inc(event.prompt_tokens)
-            self._tokens[event.provider, event.model, "completion"].inc(event.completion_tokens)
-            self._cost_usd[event.provider, event.model].inc(event.cost_usd)
+            self._add_spent(event)
 
     def _context_compacted(self, event: ContextCompacted) -> None:
         self._compactions[event.strategy, str(event.phase)].inc()

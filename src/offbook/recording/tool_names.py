@@ -30,7 +30,8 @@ def is_steering(function: JsonObject) -> bool:
 
 
 class RecordedToolNames(Struct, frozen=True):
-    """The tools of a recording: `called` are those that answers request or that were recorded, in order.
+    """The tools of a recording: `called` are those that answers request, also in their text, or that were recorded, in
+    order.
 
     `offered` are those that requests offer to the model. `arguments` are the names of a tool's arguments, from its
     schemas and from requested calls.
@@ -101,9 +102,24 @@ def _documents(location: str | os.PathLike[str]) -> list[Document]:
 
 
 def _called(documents: Sequence[Document]) -> tuple[str, ...]:
-    asked = [call.name for document in documents for _, each in document for call in each.tool_calls or ()]
+    asked = [name for document in documents for _, each in document for name in _asked(each)]
     recorded = [tool for document in documents for tool in document.tools if not is_mcp_key(tool)]
     return tuple(dict.fromkeys([*asked, *recorded]))
+
+
+# A text that asks for a tool has no other mark. Programs that act on it run their tools, and must not do so unannounced
+# in every case of an exploration.
+_ASKED_IN_TEXT = re.compile(
+    r"^[ \t*]*Action:[ \t*]*([A-Za-z_][\w.-]*)[ \t]*(?:[\[(]|\n[ \t*]*Action Input:)"  # ReAct
+    r"|^\[\[ ## next_tool_name ## \]\]\s*(?!finish\b)([A-Za-z_][\w.-]*)",  # DSPy, which calls the end of a run a tool
+    re.MULTILINE,
+)
+
+
+def _asked(exchange: Exchange) -> list[str]:
+    """Return the tools that an answer asks for: by calls, or in its text."""
+    in_text = (name or other for name, other in _ASKED_IN_TEXT.findall(exchange.content))
+    return [*(call.name for call in exchange.tool_calls or ()), *in_text]
 
 
 def _offered(exchange: Exchange) -> Iterator[JsonObject]:

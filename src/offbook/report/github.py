@@ -21,6 +21,7 @@ from offbook.report.exploration.report_input import (
     ReportOptions,
     comparison_totals,
     describe_change,
+    exploration_measures,
     exploration_notes,
     exploration_totals,
     group_findings,
@@ -237,7 +238,8 @@ def exploration_markdown(report_input: ReportInput) -> str:
     ]
     table = markdown_table(("", "verdict", "cases", ""), rows) if rows else ""
     head = f"\n## Exploration of {escape_markdown(exploration.subject)}\n\n{partial}{exploration_totals(exploration)}\n"
-    head += "".join(f"\n{escape_markdown(note)}\n" for note in exploration_notes(exploration))
+    notes = (*exploration_notes(exploration), *exploration_measures(exploration))
+    head += "".join(f"\n{escape_markdown(note)}\n" for note in notes)
     return f"{head}{table}{_findings(report_input)}{_comparison(report_input.comparison)}"
 
 

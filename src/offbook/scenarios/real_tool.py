@@ -19,11 +19,9 @@ from offbook.messages import JsonObject
 from offbook.text import path_text
 from offbook.tools import ToolDef, ToolFunction, ToolSpec, tool_of
 from offbook.tools.effects import UNDECLARED, ToolDeclaration
-from offbook.tools.parameters import invalid_argument
 from offbook.tools.pydantic_parameters import validation_arguments_error
 
 if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError as SchemaViolation
     from pydantic import BaseModel
 
 
@@ -104,18 +102,13 @@ class SchemaResultCheck:
     def problems(self, result: Any) -> Sequence[str]:
         from referencing.exceptions import Unresolvable  # noqa: PLC0415
 
+        from offbook.tools.schema_parameters import value_problems  # noqa: PLC0415
+
         try:
-            return [_schema_problem(error) for error in self._validator.iter_errors(result)]
+            return value_problems(self._validator, result)
         except Unresolvable as error:
             message = f"the schema of the results of {self._tool!r} has a $ref to {error.ref}, which does not exist"
             raise MockError(message, tool=self._tool) from None
-
-
-def _schema_problem(error: SchemaViolation) -> str:
-    from jsonschema.exceptions import best_match  # noqa: PLC0415
-
-    error = best_match([error]) or error
-    return invalid_argument(path_text(error.absolute_path), error.message, error.instance)
 
 
 def build_result_check(declared: object, *, tool: str) -> ResultCheck:

@@ -17,9 +17,11 @@ from offbook.faults.log import FaultLog
 from offbook.faults.order import CallOrder, DeliveredTwice, OpenCall, OrderFault
 from offbook.faults.plan import FaultPlan
 from offbook.faults.site import Site
-from offbook.faults.tools import FaultedToolCall, ToolFault
+from offbook.faults.tools import EndedCall, FaultedToolCall, ToolFault
 from offbook.messages import JsonObject, Reply, Request, StreamedReply, ToolCall, WholeReply
 from offbook.providers.provider import Provider, WrappedProvider
+from offbook.recording.format.exchange import ToolExchange
+from offbook.recording.stores.store import ExchangeIndex
 from offbook.session.log import Faulted, Log
 from offbook.session.numbers import CallNumbers
 from offbook.session.session import Session, StruckCall
@@ -39,7 +41,7 @@ class _CrashAfterTool(ToolFault, frozen=True):
 
     on_crash: Callable[[], NoReturn]
 
-    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
+    def outcome(self, call: EndedCall) -> NoReturn:
         self.on_crash()
 
 
@@ -66,7 +68,9 @@ class FaultInjector(WrappedProvider, Faulted):
         order: CallOrder | None = None,
     ) -> None:
         super().__init__(provider)
-        self._session = Session(plan, numbers=call_numbers, fault_log=fault_log, order=order, marked=marked)
+        self._session = Session(
+            plan, numbers=call_numbers, fault_log=fault_log, order=order, marked=marked, now_s=clock.monotonic_s
+        )
         self._on_crash, self._sink, self._clock = on_crash, sink, clock
 
     @property
@@ -133,6 +137,7 @@ def inject_tools(
     marked: bool = False,
     on_crash: Callable[[], NoReturn] = refuse_crash,
     order: CallOrder | None = None,
+    recorded: ExchangeIndex[ToolExchange] | None = None,
 ) -> FaultyTools:
     """Wrap tools so that they fail where the plan has a fault for them.
 
@@ -145,8 +150,12 @@ def inject_tools(
         marked: the texts of faults carry a mark of their line.
         on_crash: ends the process at a planned crash.
         order: the calls of the run, of tools and models; injectors may share one.
+        recorded: the recorded calls of tools, from which lies take their values; by default those of replayed `tools`.
     """
-    session = Session(plan, fault_log=fault_log, order=order, marked=marked)
+    recorded = getattr(tools, "recorded_calls", recorded)
+    session = Session(
+        plan, fault_log=fault_log, order=order, marked=marked, recorded_tools=recorded, now_s=clock.monotonic_s
+    )
     return FaultyTools(Toolbox(tools), session, sink=sink, clock=clock, on_crash=on_crash)
 
 
@@ -197,12 +206,10 @@ class FaultyTools(Toolbox, Faulted):
             _block_s(fault.wait_s)
             value = self._run(tool, struck, arguments) if fault.runs_tool else None
             if isinstance(value, Awaitable):
-                return fault.apply_to_tool(
-                    FaultedToolCall(tool.name, arguments, lambda: value, self._clock, struck.mark)
-                )
+                return fault.apply_to_tool(self._faulted(tool, struck, arguments, lambda: value))
             if isinstance(fault, OrderFault):  # nothing else can happen while its caller is blocked
                 self._take_back(struck)
-            return fault.outcome(tool.name, struck.mark, value)
+            return self._session.spoil(struck.site, fault, EndedCall(tool.name, arguments, value, struck.mark))
 
         return wrap_tool(tool, call, timeout_s=tool.timeout_s)
 
@@ -226,7 +233,7 @@ class FaultyTools(Toolbox, Faulted):
     ) -> Any:
         """Return the outcome of an awaitable call, and note its start and end if the plan needs them."""
         session, run = self._session, partial(self._run_to_end, tool, struck, arguments)
-        call = FaultedToolCall(tool.name, arguments, run, self._clock, struck.mark)
+        call = self._faulted(tool, struck, arguments, run)
         if not session.plan.has_orders:
             return await (run() if fault is None else fault.apply_to_tool(call))
         with session.order.under_way(struck.site) as open_call:
@@ -235,6 +242,12 @@ class FaultyTools(Toolbox, Faulted):
             hold = session.order.holder(open_call, partial(self._take_back, struck))
             return await fault.apply_to_tool(replace(call, hold=hold))
 
+    def _faulted(
+        self, tool: ToolDef, struck: StruckCall, arguments: JsonObject, run: Callable[[], Awaitable[object]]
+    ) -> FaultedToolCall:
+        spoil = partial(self._session.spoil, struck.site)
+        return FaultedToolCall(tool.name, arguments, run, self._clock, struck.mark, spoil=spoil)
+
     def _take_back(self, struck: StruckCall) -> None:
         assert struck.tool_fault is not None
         self._session.take_back(struck.site, struck.tool_fault)
@@ -242,11 +255,16 @@ class FaultyTools(Toolbox, Faulted):
     def _run(self, tool: ToolDef, struck: StruckCall, arguments: JsonObject) -> Any:
         with self._session.asking(struck), awaiting(awaits=False):
             value = tool.callable(**tool.bind(arguments))
-        return self._awaited(value, struck) if isinstance(value, Awaitable) else value
+        if isinstance(value, Awaitable):
+            return self._awaited(value, tool, struck, arguments)
+        self._session.note_answer(tool.name, arguments, value)
+        return value
 
-    async def _awaited(self, value: Awaitable[Any], struck: StruckCall) -> Any:
+    async def _awaited(self, value: Awaitable[Any], tool: ToolDef, struck: StruckCall, arguments: JsonObject) -> Any:
         with self._session.asking(struck):
-            return await value
+            result = await value
+        self._session.note_answer(tool.name, arguments, result)
+        return result
 
     async def _run_to_end(self, tool: ToolDef, struck: StruckCall, arguments: JsonObject) -> Any:
         if tool.timeout_s is None:
@@ -256,6 +274,7 @@ class FaultyTools(Toolbox, Faulted):
             outcome = await run_tool(tool, ToolCall(tool.name, arguments))
         if outcome.error is not None:
             raise outcome.error
+        self._session.note_answer(tool.name, arguments, outcome.value)
         return outcome.value
 
 

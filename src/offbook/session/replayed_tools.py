@@ -109,7 +109,7 @@ def replay_tools(
 class ReplayedTools(ClosableToolbox, Served):
     """Tools that answer from a recording. `calls` lists the answered calls in order, and `misses` the refused ones.
 
-    `hint` replaces the hint of every refusal, if set.
+    `hint` replaces the hint of every refusal, if set. `recorded_calls` are all calls of the recording.
 
     A callable is a coroutine function if the real one is, and if it may have to wait: with a latency, or a `timeout_s`.
     """
@@ -127,6 +127,7 @@ class ReplayedTools(ClosableToolbox, Served):
         self._source, self._reader = source, reader
         self._default, self._latency, self._clock = default, latency, clock
         self._lock = threading.Lock()
+        self.recorded_calls = source.index
         self.calls: list[ReplayedToolCall] = []
         self.misses: list[RecordingMismatchError] = []
         self.hint: str | None = None

@@ -114,6 +114,12 @@ class ScriptedRun(Generic[E]):
         answers = self._script.answers_after(key, tool, call)
         return answers[min(self._served_after[key], len(answers) - 1)] if answers else None
 
+    def last_answer_before(self, key: RequestKey, tool: str, call: int) -> ExchangeMatch[E] | None:
+        """Return the last answer to such a request before that tool call, or None."""
+        later = self._script.answers_after(key, tool, call)
+        before = [each for each in self._script.answers_to(key) or () if not any(each is other for other in later)]
+        return before[-1] if before else None
+
     def is_from_after(self, key: RequestKey, tool: str, call: int) -> bool:
         """Return whether the next answer to such a request came after that tool call."""
         later, following = self._script.answers_after(key, tool, call), self.next_answer(key)
@@ -449,8 +455,7 @@ class ScriptedTools(RecordedTools):
         effect = None if self._run.is_first else self._world.unseen_before(tool)
         key = (tool, fingerprint or hash_arguments(arguments))
         if effect is None:
-            self._doubt_later(key, arguments)
-            return None
+            return self._before_prevented(key, arguments)
         if (later := self._run.next_answer_after(key, effect.tool, effect.call)) is not None:
             self._run.note_after(key)
             return later
@@ -462,14 +467,21 @@ class ScriptedTools(RecordedTools):
             self.unknown[f"{text}: {orjson.dumps({tool: [entry]}).decode()}"] = None
         return None
 
-    def _doubt_later(self, key: RequestKey, arguments: JsonObject) -> None:
-        """Note a read as `unknown` if its answer was recorded after an effect that a fault has prevented."""
+    def _before_prevented(self, key: RequestKey, arguments: JsonObject) -> ExchangeMatch[ToolExchange] | None:
+        """Return the last answer to a read from before an effect that a fault has prevented, or None without one.
+
+        A read whose only answers are from after such an effect is noted as `unknown`.
+        """
         tool = key[0]
         effect = None if self._run.is_first else self._world.prevented_before(tool, self._ran)
-        if effect is not None and self._run.is_from_after(key, effect.tool, effect.call):
-            shown = orjson.dumps(arguments).decode()
-            text = f"the recording does not know what {tool} says without {effect.tool}, which did not run"
-            self.unknown[f"{text}: {shown}"] = None
+        if effect is None or not self._run.is_from_after(key, effect.tool, effect.call):
+            return None
+        if (before := self._run.last_answer_before(key, effect.tool, effect.call)) is not None:
+            return before
+        shown = orjson.dumps(arguments).decode()
+        text = f"the recording does not know what {tool} says without {effect.tool}, which did not run"
+        self.unknown[f"{text}: {shown}"] = None
+        return None
 
     def _written(self, tool: str, arguments: JsonObject, effect: str) -> StoredExchange[ToolExchange] | None:
         """Return the hand-written answer to a call after an effect: the entry with its arguments, or with none."""

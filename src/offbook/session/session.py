@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import cached_property, partial
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
+from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import RecordingMismatchError
 from offbook.faults import At, Crash, FaultPlan, PlannedFault, ToolSite
 from offbook.faults.catalog import AnyFault, AnyOrderFault, AnyPlannedFault, AnyToolFault
 from offbook.faults.log import FaultLog
-from offbook.faults.order import CallOrder, HeldUntil, OpenCall, Wait, wait_on_loop
+from offbook.faults.order import CallOrder, HeldUntil, OpenCall, OrderFault, Wait, wait_on_loop
 from offbook.faults.site import Site
+from offbook.faults.tools import EndedCall, KnownAnswer, ToolFault
+from offbook.messages import JsonObject
+from offbook.recording.format.exchange import ToolExchange
+from offbook.recording.stores.store import ExchangeIndex
 from offbook.session.log import Faulted, Log
 from offbook.session.numbers import CallNumbers
 
@@ -46,7 +52,8 @@ class Session(Faulted):
     """The calls of one run: `numbers` assigns calls and attempts, `faults` are the fired faults of the plan.
 
     All calls of one run share these over every face: a provider, tools, HTTP, WebSocket or MCP. In an exploration they
-    are `marked`: the texts of faults carry marks. Held answers `wait` on the run's clock.
+    are `marked`: the texts of faults carry marks. Held answers `wait` on the run's clock. Lies of tools take their
+    values from `recorded_tools`, and from earlier answers of the run.
     """
 
     def __init__(
@@ -58,11 +65,15 @@ class Session(Faulted):
         order: CallOrder | None = None,
         marked: bool = False,
         wait: Wait = wait_on_loop,
+        recorded_tools: ExchangeIndex[ToolExchange] | None = None,
+        now_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
     ) -> None:
         self.plan, self.numbers, self.faults = plan, numbers or CallNumbers(), fault_log or FaultLog()
         self._marked, self._wait, self._shares_order = marked, wait, order is not None
         if order is not None:
             self.order = order
+        self.recorded_tools, self._now_s = recorded_tools, now_s
+        self._answers: dict[str, list[KnownAnswer]] = {}
 
     @property
     def log(self) -> Log:
@@ -74,6 +85,8 @@ class Session(Faulted):
         if plan is NO_FAULTS and not self._marked:
             return StruckCall(site)
         self.faults.reached.add(site)
+        if plan.has_times:
+            plan = plan.during(self.faults.elapsed_s(self._now_s()))
         crash = plan.crash_at(site)
         if crash is not None:
             self._note_fired(site, crash)
@@ -101,6 +114,37 @@ class Session(Faulted):
         finally:
             lost_answer.reset(token)
 
+    def note_answer(self, tool: str, arguments: JsonObject, result: object) -> None:
+        """Keep a tool's own answer, if a later call may get it as a lie."""
+        if self.plan.has_lies:
+            self._answers.setdefault(tool, []).append(KnownAnswer(arguments, result, is_of_run=True))
+
+    def spoil(self, site: Site | ToolSite, fault: ToolFault | OrderFault, call: EndedCall) -> object:
+        """Return what the caller of a tool gets. A fault that has no lie to tell has not fired.
+
+        Raises:
+            Exception: the error of the fault.
+        """
+        if "lies" not in fault.traits:
+            return fault.outcome(call)
+        told = fault.outcome(replace(call, known=self.known_answers(call.tool)))
+        if told is call.result and not getattr(fault, "withholds_effect", False):
+            self.take_back(site, fault)
+        return told
+
+    def known_answers(self, tool: str) -> list[KnownAnswer]:
+        """Return the recorded answers of a tool, then those of this run."""
+        recorded = [] if self.recorded_tools is None else [each for each in self.recorded_tools if each.key == tool]
+        answers = [each.exchange for each in recorded if each.exchange.error is None and each.exchange.when is None]
+        return [
+            *(
+                KnownAnswer({} if each.arguments is UNSET else each.arguments, each.answer)
+                for each in answers
+                if each.result is not UNSET
+            ),
+            *self._answers.get(tool, ()),
+        ]
+
     def crash_after_effects(self, tools: Iterable[str]) -> bool:
         """Count a program's reported effects by tool, and return whether it crashes after one."""
         sites = [self.numbers.start_effect(tool) for tool in tools]
@@ -113,11 +157,16 @@ class Session(Faulted):
         if fault is None:
             return ""
         fired = PlannedFault(At.of(site), fault)
-        return self.faults.note(fired, self.plan.line_at(site), marked=self._marked and not isinstance(fault, Crash))
+        line = self._line_of(site, fault)
+        return self.faults.note(fired, line, marked=self._marked and not isinstance(fault, Crash))
 
     def take_back(self, site: Site | ToolSite, fault: AnyPlannedFault) -> None:
         """Forget a fault without effect."""
-        self.faults.take_back(PlannedFault(At.of(site), fault), self.plan.line_at(site))
+        self.faults.take_back(PlannedFault(At.of(site), fault), self._line_of(site, fault))
+
+    def _line_of(self, site: Site | ToolSite, fault: AnyPlannedFault) -> PlannedFault | None:
+        """Return the line of the plan by which a fault has fired, or None for chaos."""
+        return next((line for line in self.plan if line.fault == fault and line.at.covers(site)), None)
 
     def follow(self, plan: FaultPlan) -> None:
         """Use this plan from now on."""

@@ -50,7 +50,7 @@ def open_conversation(recording: str | os.PathLike[str], prefix: str) -> MemoryR
     """
     store = open_store(recording)
     if not store.exists():
-        hint = "record it: offbook test FILE --record PATH"
+        hint = f"record it: offbook test FILE --record {Path(recording).parent}/; --recording names that folder"
         raise InputError("there is no such recording", source=os.fspath(recording), hint=hint)
     whole = store.load()
     entries = {key.removeprefix(prefix): entry for key, entry in whole.entries.items() if key.startswith(prefix)}

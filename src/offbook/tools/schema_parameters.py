@@ -40,7 +40,7 @@ class SchemaParameters:
     def __init__(self, schema: Mapping[str, Any], *, tool: str) -> None:
         self._tool = tool
         self.schema: JsonObject = _object_schema(schema, tool=tool)
-        self._validator = _validator_of(self.schema, tool=tool)
+        self._validator = validator_of(self.schema, source=tool, place="parameters")
 
     def check(self, args: JsonObject) -> None:
         errors = list(self._validator.iter_errors(args))
@@ -71,20 +71,33 @@ def _object_schema(schema: Mapping[str, Any], *, tool: str) -> JsonObject:
     return {"type": "object", **schema}
 
 
-def _validator_of(schema: JsonObject, *, tool: str) -> Validator:
+def validator_of(schema: JsonObject, *, source: str, place: str) -> Validator:
+    """Return the validator of a schema, which also checks formats.
+
+    Raises:
+        InputError: the schema is not valid; names its `source` and `place`.
+    """
     kind = validator_class(schema)
     try:
         kind.check_schema(schema)
         _check_references(Resource.from_contents(schema, default_specification=DRAFT202012))
     except SchemaError as error:
-        place = path_text(["parameters", *error.absolute_path])
-        raise InputError(f"not a valid JSON schema: {error.message}", source=tool, place=place) from None
+        where = path_text([place, *error.absolute_path])
+        raise InputError(f"not a valid JSON schema: {error.message}", source=source, place=where) from None
     except Unresolvable as error:
         hint = "a $ref points into the schema itself, like #/$defs/place; nothing is fetched"
-        raise InputError(
-            f"$ref to {error.ref}, which does not exist", source=tool, place="parameters", hint=hint
-        ) from None
+        raise InputError(f"$ref to {error.ref}, which does not exist", source=source, place=place, hint=hint) from None
     return kind(schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
+
+
+def value_problems(validator: Validator, value: object) -> list[str]:
+    """Return what is wrong with any value, one line per problem.
+
+    Raises:
+        Unresolvable: the schema has a `$ref` that does not exist, which `validator_of` refuses.
+    """
+    errors = [best_match([error]) or error for error in validator.iter_errors(value)]
+    return [invalid_argument(path_text(error.absolute_path), error.message, error.instance) for error in errors]
 
 
 def validator_class(schema: JsonObject) -> type[Validator]:

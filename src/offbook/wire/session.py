@@ -12,6 +12,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.framing import PackedBodyError
 from offbook.errors import (
     InputError,
@@ -25,7 +26,7 @@ from offbook.faults import AnyFault, AnyToolFault, Crash, FaultPlan, ToolSite
 from offbook.faults.catalog import AnyOrderFault
 from offbook.faults.log import FaultLog
 from offbook.faults.site import Site
-from offbook.messages import JsonObject, Request, Response
+from offbook.messages import JsonObject, Request, Response, Usage
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, ToolExchange
 from offbook.recording.format.wire_record import WEBSOCKET_METHOD
 from offbook.recording.match.continuation import Continuation
@@ -341,6 +342,8 @@ class WireSession(Session, Served):
             fault_log=None if explored_run is None else explored_run.fault_log,
             marked=explored_run is not None,
             wait=self.clock.wait,
+            recorded_tools=None if source is None else source.tape.reader.tools,
+            now_s=SYSTEM_CLOCK.monotonic_s if self.clock is LOOP_CLOCK else self.clock.time,
         )
         self.name, self.is_live, self.source, self._encoder = name, is_live, source, encoder
         self._lenient_requests = lenient_requests
@@ -723,6 +726,7 @@ class WireSession(Session, Served):
             return
         exchange = None if match.stored is None else match.exchange
         capture_content(self._sink, lambda: attempt.content(exchange))
+        usage = (None if exchange is None else exchange.usage) or Usage()
         self._sink.emit(
             ReplayServed(
                 step_id=attempt.step_id,
@@ -733,6 +737,10 @@ class WireSession(Session, Served):
                 fault_type=exchange.fault.type if exchange is not None and exchange.fault is not None else None,
                 call=attempt.number,
                 attempt=attempt.attempt_number,
+                provider=exchange.provider or "" if exchange is not None else "",
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                cost_usd=0.0 if exchange is None else exchange.cost_usd,
             )
         )
 

@@ -21,7 +21,7 @@ from offbook.errors import (
 )
 from offbook.events import NULL_SINK, FaultFired, Sink, ToolCalled
 from offbook.faults.order import DeliveredTwice, OpenCall
-from offbook.faults.tools import ToolFault
+from offbook.faults.tools import EndedCall, ToolFault
 from offbook.messages import JsonObject
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
 from offbook.recording.format.exchange import RecordedError, ToolExchange
@@ -294,6 +294,9 @@ class ProgramTools:
         if crash is not None and crash.when == "before":
             self.session.observer.crash()
             return None
+        if fault is not None and fault.withholds_effect and not self._options.runs(call.tool):
+            found, outcome = self._find(call, is_lost=True)
+            return self._note(call, None, _answer(found, 0.0), CallOutcome("fault", outcome.key))
         if fault is not None and not fault.runs_tool:
             return self._finish(call, None, CallOutcome("fault"))
         if self._options.runs(call.tool):
@@ -393,12 +396,35 @@ class ProgramTools:
         wait_s = 0.0 if is_real or did is None else self._latency.delay_ms(did.latency_ms) / 1000.0
         answer = AS_IT_WAS if is_real or did is None else _answer(did, wait_s)
         if fault is not None:
-            answer, outcome = _struck(fault, call, did, answer), CallOutcome("fault", outcome.key)
+            answer, outcome = self._struck(fault, call, did, answer), CallOutcome("fault", outcome.key)
+        if did is not None and did.error is None:
+            self.session.note_answer(call.tool, call.arguments, did.answer)
         self._note(call, did, answer, outcome)
         if crash is not None:
             self.session.observer.crash()
             return None
         return answer
+
+    def _struck(self, fault: ToolFault, call: _OpenCall, did: ToolExchange | None, clean: ToolAnswer) -> ToolAnswer:
+        """Return the program's result of a call with a fault: an error of a class that tools raise, or a wrong result.
+
+        It is the `clean` answer if the tool itself failed, or if the fault does not change the result.
+        """
+        if did is not None and did.error is not None:
+            return clean
+        wait_s, result = clean.wait_s + fault.wait_s, None if did is None else did.answer
+        ended = EndedCall(call.tool, call.arguments, result, call.attempt.mark)
+        try:
+            changed = self.session.spoil(call.attempt.site, fault, ended)
+        except ToolTimeoutError as error:
+            return ToolAnswer(error=RecordedError("TimeoutError", str(error)), wait_s=wait_s)
+        except Exception as error:
+            kind = "ConnectionError" if "loses_answer" in fault.traits else "RuntimeError"
+            return ToolAnswer(error=RecordedError(kind, str(error)), wait_s=wait_s)
+        if changed is result and result is not None:
+            return clean
+        kind = clean.type if "lies" in fault.traits else None
+        return ToolAnswer(result=msgspec.to_builtins(changed), type=kind, wait_s=wait_s)
 
     def _miss(self, call: _OpenCall, error: RecordingMismatchError) -> ToolAnswer:
         outcome = CallOutcome("missed")
@@ -459,22 +485,3 @@ def _fault_of(attempt: ToolAttempt) -> ToolFault | None:
 def _answer(exchange: ToolExchange, wait_s: float) -> ToolAnswer:
     result = None if isinstance(exchange.result, UnsetType) and exchange.error is None else exchange.result
     return ToolAnswer(result=result, type=exchange.result_type, error=exchange.error, wait_s=wait_s)
-
-
-def _struck(fault: ToolFault, call: _OpenCall, did: ToolExchange | None, clean: ToolAnswer) -> ToolAnswer:
-    """Return the program's result of a call with a fault: an error of a class that tools raise, or a wrong result.
-
-    It is the `clean` answer if the tool itself failed, or if the fault does not change the result.
-    """
-    if did is not None and did.error is not None:
-        return clean
-    wait_s, result = clean.wait_s + fault.wait_s, None if did is None else did.answer
-    try:
-        changed = fault.outcome(call.tool, call.attempt.mark, result)
-    except ToolTimeoutError as error:
-        return ToolAnswer(error=RecordedError("TimeoutError", str(error)), wait_s=wait_s)
-    except Exception as error:
-        kind = "ConnectionError" if "loses_answer" in fault.traits else "RuntimeError"
-        return ToolAnswer(error=RecordedError(kind, str(error)), wait_s=wait_s)
-    is_clean = changed is result and result is not None
-    return clean if is_clean else ToolAnswer(result=msgspec.to_builtins(changed), wait_s=wait_s)

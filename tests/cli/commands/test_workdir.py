@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from offbook.agents.preset import built_in_presets
 from tests.cli.programs import PYTHON
 
 WRITER = [
@@ -17,7 +18,7 @@ import http.client, json, os, pathlib, sys
 from urllib.parse import urlsplit
 
 url = urlsplit(os.environ["OFFBOOK_URL"])
-said = sys.argv[1].format(home=os.environ["HOME"], here=os.getcwd(), files=sorted(os.listdir()))
+said = next(word for word in sys.argv if "write in" in word).format(home=os.environ["HOME"], here=os.getcwd(), files=sorted(os.listdir()))
 body = {"model": "demo", "stream": True, "messages": [{"role": "user", "content": said}]}
 connection = http.client.HTTPConnection(url.netloc)
 connection.request("POST", url.path + "/v1/chat/completions", json.dumps(body), {"authorization": "Bearer key"})
@@ -115,6 +116,18 @@ def test_wherever_the_stream_was_cut(execute, model, tmp_path, size):
     shutil.rmtree(tmp_path / "ann")
     assert execute("--replay", run, says="write in {home};", home="bob")[0] == 0
     assert files_in(tmp_path) == ["bob/hello.txt", "run.json"]
+
+
+@pytest.mark.parametrize("preset", [name for name, each in built_in_presets().items() if each.commands])
+def test_a_known_program_writes_nothing_in_the_folders_of_another_user(execute, model, tmp_path, preset):
+    model.RequestHandlerClass.size = 1
+    run, says = tmp_path / "run.json", "write in {home}/.notes; the folder is {here}"
+    options = ["-o", f"preset={preset}"]
+    assert execute(*options, "--record", run, says=says, home="ann", folder="here")[0] == 0
+    for each in ("ann", "here"):
+        shutil.rmtree(tmp_path / each)
+    assert execute(*options, "--replay", run, "--strict-unused", says=says, home="bob", folder="there")[0] == 0
+    assert files_in(tmp_path) == ["bob/.notes/hello.txt", "run.json"]
 
 
 def test_a_recording_names_the_folders_of_its_run_that_it_has(execute, tmp_path):

@@ -41,6 +41,14 @@ class TestUnanswered:
         (cause,) = [line for line in out.splitlines() if line.startswith("  high")]
         assert "asks/booking/…/" in cause
         assert "5 conversations" in cause
+        assert out.count("mismatch: ") == 2  # of the scenario and of its cause
+        assert "offbook test --repeat 5 --record empty.json --record-mode fresh" in out
+
+    def test_real_models_are_announced_where_recordings_could_answer(self, run, careless, write):
+        write("recordings/asks.json", '{"_version": 2}')
+        announced = "note: real models answer; --replay recordings/ answers from the recordings"
+        assert announced in run("test")[2]
+        assert announced not in run("test", "--replay", "recordings/")[2]
 
     def test_the_hint_names_the_same_scenarios_and_leaves_json_alone(self, run, careless):
         code, out, err = run("test", "sim_it.py", "--scenario", "asks", "--replay", "empty.json", "--json")

@@ -235,6 +235,7 @@ CHAT_REFUSED = [
         },
     ),
     refused_chat("choice-needs-tools", "tool_choice", "only allowed when 'tools' are specified", tool_choice="auto"),
+    refused_chat("choice-needs-tools", "tool_choice", "only allowed when", tools=[], tool_choice="required"),
     refused_chat("choice-needs-tools", "parallel_tool_calls", "only allowed when", parallel_tool_calls=False),
     refused_chat(
         "json-mode-says-json", "messages", "must contain the word 'json'", response_format={"type": "json_object"}
@@ -247,6 +248,13 @@ CHAT_REFUSED = [
     refused_chat("ranges", "stop", "maximum length 4", stop=["a", "b", "c", "d", "e"]),
     Case(
         "openai_chat",
+        chat(max_tokens=9) | {"model": "gpt-5.1"},
+        "reasoning-parameters",
+        "max_tokens",
+        "Unsupported parameter: 'max_tokens'",
+    ),
+    Case(
+        "openai_chat",
         chat(max_tokens=9) | {"model": "o3-mini"},
         "reasoning-parameters",
         "max_tokens",
@@ -256,6 +264,7 @@ CHAT_REFUSED = [
 
 CHAT_ACCEPTED = [
     chat(tools=[]),
+    chat(tools=[], tool_choice="auto", parallel_tool_calls=False),
     chat(said("Hi"), asks("c1"), result("c1")),
     chat(said("Hi"), asks("c1", "c2"), result("c2"), result("c1")),
     chat(said("Hi"), asks("c1"), result("c1"), said("Hello", "assistant"), said("Go on")),
@@ -275,6 +284,7 @@ CHAT_ACCEPTED = [
     chat(tools=[function(parameters={})]),
     chat(tools=[function(strict=True, parameters=STRICT_OBJECT)], tool_choice="none"),
     chat(tools=[function("a.b-c_9")]),
+    chat(max_tokens=9) | {"model": "gpt-5-chat-latest"},
     chat(tools=[function(parameters=OPEN_OBJECT | {"properties": {"city": DESCRIBED_REF}, "$defs": CITY})]),
     chat(tools=[{"type": "custom", "custom": {"name": "code"}}]),
     chat(said("Reply in JSON."), response_format={"type": "json_object"}),
@@ -341,6 +351,13 @@ RESPONSES_REFUSED = [
         said("Hi"),
         CALL | {"id": "call_1"},
         OUTPUT,
+    ),
+    refused_responses(
+        "item-ids",
+        "input.1.id",
+        "Expected an ID that begins with 'msg'.",
+        said("Hi"),
+        said("Hello", "assistant", type="message", id="lc_1"),
     ),
     refused_responses(
         "arguments-are-text",
@@ -618,6 +635,7 @@ ANTHROPIC_REFUSED = [
         thinking={"type": "adaptive"},
         temperature=0.5,
     ),
+    refused_messages("ranges", "temperature", "temperature: range: 0..1", temperature=1.2),
     refused_messages(
         "thinking-forces-no-tool",
         "tool_choice",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from offbook.codecs.base import WireRequest
 from offbook.codecs.rules import PROTOCOLS, refusal_of, refusal_of_request, rules_of
 from offbook.vendors import codec_of
-from tests.codecs.rules.requests import ACCEPTED, REFUSED, chat
+from tests.codecs.rules.requests import ACCEPTED, REFUSED, asks, chat
 
 SHAPES = {
     "openai_chat": {"error": {"message": "x", "type": "invalid_request_error", "param": None, "code": None}},
@@ -85,6 +85,18 @@ def test_a_refusal_of_openai_names_parameter_and_code():
     refusal = refusal_of("openai_chat", WireRequest("/v1/chat/completions", chat(temperature=3)))
     error = refusal.error_body(codec_of("openai_chat").encode_error)["error"]
     assert (error["param"], error["code"]) == ("temperature", "decimal_above_max_value")
+
+
+@pytest.mark.parametrize(
+    "model", ["NousResearch/Hermes-4", "local-model", "allenai/olmo-2", "mistral-large", "LFM2-8B"]
+)
+def test_a_model_of_another_vendor_is_not_judged(model):
+    assert refusal_of("openai_chat", WireRequest("/v1/chat/completions", chat(asks("c1")) | {"model": model})) is None
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "openai/o3", "ft:gpt-4o-mini:shop", "chatgpt-4o-latest", "our-deployment"])
+def test_a_model_of_the_vendor_and_one_of_an_unknown_name_are_judged(model):
+    assert refusal_of("openai_chat", WireRequest("/v1/chat/completions", chat(asks("c1")) | {"model": model}))
 
 
 def test_a_request_in_a_protocol_without_rules_is_never_refused():

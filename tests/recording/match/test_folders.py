@@ -12,6 +12,7 @@ from offbook.recording.format.exchange import Exchange, ToolExchange, piece_from
 from offbook.recording.format.wire_record import WireRecord, wire_text
 from offbook.recording.match.folders import FolderMap, Renames, RunFolders, other_homes
 from offbook.vendors import CODECS
+from tests.every_case import sampled
 
 ANN, BOB = "/home/ann", "/home/bob the builder/é"
 RENAMES = Renames({ANN: BOB})
@@ -91,17 +92,18 @@ def test_a_folder_is_renamed_wherever_a_stream_is_cut(codec):
         assert renamed.tool_calls[0].arguments == NEW_ARGUMENTS
 
 
-@pytest.mark.parametrize("place", range(0, 400, 7))
-def test_a_body_that_arrived_in_any_pieces_is_renamed(place):
-    codec = CODECS["anthropic"]
+@pytest.mark.parametrize("codec", STREAMED.values(), ids=list(STREAMED))
+def test_a_body_is_renamed_whichever_byte_its_pieces_are_cut_at(codec):
     whole = streamed(codec, [TextDelta(TEXT), ToolCallDelta(0, json.dumps(ARGUMENTS), "call_1", "write")])
     content = whole.wire.content()
-    pieces = [(0.0, wire_text(content[:place])), (5.0, wire_text(content[place:]))]
-    renamed = RENAMES.exchange(replace(whole, wire=replace(whole.wire, frames=pieces)))
-    decoder = codec.stream_decoder()
-    for _, frame in renamed.wire.timed_frames():
-        list(decoder.feed(frame))
-    assert decoder.close()[1].content == NEW_TEXT
+    for place in sampled(range(len(content)), step=7):
+        pieces = [(0.0, wire_text(content[:place])), (5.0, wire_text(content[place:]))]
+        renamed = RENAMES.exchange(replace(whole, wire=replace(whole.wire, frames=pieces)))
+        decoder = codec.stream_decoder()
+        for _, frame in renamed.wire.timed_frames():
+            list(decoder.feed(frame))
+        read = decoder.close()[1]
+        assert (read.content, [call.args for call in read.tool_calls]) == (NEW_TEXT, [NEW_ARGUMENTS])
 
 
 def test_what_names_no_folder_stays_the_very_same():

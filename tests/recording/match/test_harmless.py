@@ -140,6 +140,13 @@ def test_a_real_change_is_refused(place, change):
     assert difference(place(old), place(old)) == ()
 
 
+def test_a_schema_may_have_several_types():
+    old, new = (system(f"Today's date is {day}.") for day in ("2026-11-19", "2026-12-01"))
+    parameters = {"type": "object", "properties": {"order": {"type": ["integer", "null"]}}}
+    tools = {"tools": [{"type": "function", "function": {"name": "book", "parameters": parameters}}]}
+    assert difference(old | tools, new | tools) == ("a date or time",)
+
+
 @pytest.mark.parametrize("now", [RECORDED + timedelta(hours=1), NOW])
 @pytest.mark.parametrize("place", EVERYWHERE)
 def test_a_date_that_was_written_down_is_no_date_of_the_run(place, now):

@@ -21,7 +21,7 @@ def test_each_scenario_has_a_line_and_what_failed_is_below_it():
     assert lines[:5] == [
         "✗ refunds an order  small  1/3  33 % (6–79 %)  300 tokens  0.0300 $  1.50 s",
         "  │ helpfulness 5.00 ± 0.82",
-        "  │ conversation 2: assertion: a call is missing",
+        "  │ 2 conversations (2, 3): assertion: a call is missing",
         "  │   - find_order(id=7)",
         "  │   + refund(id=7)",
     ]
@@ -55,8 +55,9 @@ def test_a_run_that_was_cut_off_says_so():
 
 
 def test_long_details_and_many_failures_are_cut():
-    failure = Failure("assertion", "r" * 10_000, "\n".join(["d" * 1000] * 1000))
-    output = shown(runs.suite(runs.scenario(conversations=(), failures=(failure,) * 12)))
+    detail = "\n".join(["d" * 1000] * 1000)
+    failures = tuple(Failure("assertion", f"{number}" + "r" * 10_000, detail) for number in range(12))
+    output = shown(runs.suite(runs.scenario(conversations=(), failures=failures)))
     assert "  │   … 940 more lines\n" in output
     assert "  │ … 2 more failures\n" in output
     assert max(map(len, output.splitlines())) < 400

@@ -48,6 +48,13 @@ def program(tmp_path, argument):
     return ProgramSubject([*python(COUNTS), argument], replay=path, settings=settings)
 
 
+def test_a_recording_that_cannot_be_read_leaves_no_backup(tmp_path, state):
+    (tmp_path / "run.json").write_text('{"_version": 2, "any": {"content": 5}}')
+    with pytest.raises(InputError):
+        ProgramSubject(python(COUNTS), replay=tmp_path / "run.json", settings=ExploreSettings(keep=("state",)))
+    assert beside(state) == ["state"]
+
+
 @pytest.mark.parametrize("argument", ["state", "{keep}"], ids=["shared", "copied"])
 def test_every_run_finds_the_folder_as_it_was_and_its_second_life_as_the_first_left_it(tmp_path, state, argument):
     with program(tmp_path, argument) as subject:

@@ -1,13 +1,14 @@
 """Each type of step."""
 
 import asyncio
+import re
 from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace
 
 from offbook import InputError, MockProvider
-from offbook.errors import ToolRefusalError, ToolResolutionError
+from offbook.errors import ToolRefusalError, ToolResolutionError, WorkflowError
 from offbook.tools import tool
 from tests.fakes import Echo
 from tests.workflow.running import run_workflow, statuses
@@ -49,6 +50,40 @@ class TestLlmCall:
         result = run_workflow(flow, {"it": {"content": "It is a question."}})
         assert "not JSON" in result.steps["it"].error
         assert "It is a question." in result.steps["it"].error
+
+    KIND: ClassVar = {"type": "object", "properties": {"kind": {"enum": ["question", "order"]}}, "required": ["kind"]}
+
+    @pytest.mark.parametrize("stream", [False, True])
+    @pytest.mark.parametrize("tools", [[], ["find_order"]])
+    def test_an_answer_that_does_not_fit_its_schema_goes_back_to_the_model(self, stream, tools):
+        answers = [{"content": each} for each in ("A question.", '{"kind": "joke"}', '{"kind": "order"}')]
+        mock = MockProvider(responses={"it": answers})
+        call = step("llm_call", prompt="Classify", response_schema=self.KIND, output="read", tools=tools, stream=stream)
+        result = run_workflow({"steps": [call]}, provider=mock, tools=FIND if tools else {})
+        assert result.state["read"] == {"kind": "order"}
+        first, second, third = (call.request.messages for call in mock.calls)
+        assert '{"enum":["question","order"]}' in first[0]["content"]
+        assert [message["role"] for message in third] == ["user", "assistant"] * 2 + ["user"]
+        assert "the answer is not JSON" in second[-1]["content"]
+        assert "kind: 'joke' is not one of ['question', 'order']" in third[-1]["content"]
+
+    def test_a_model_that_never_fits_its_schema_fails_the_step(self):
+        call = step("llm_call", prompt="Classify", response_schema=self.KIND, max_retries_per_step=1)
+        result = run_workflow({"steps": [call]}, {"it": {"content": "{}"}})
+        assert result.steps["it"].error == "the answer does not fit the schema: 'kind' is a required property"
+        assert result.steps["it"].calls == 2
+
+    @pytest.mark.parametrize(
+        ("fields", "complaint"),
+        [
+            ({"response_schema": {"type": "strin"}}, "response_schema.type: not a valid JSON schema"),
+            ({"response_schema": {"$ref": "#/x"}}, "which does not exist"),
+            ({"response_schema": "object"}, "response_schema: expected a mapping"),
+        ],
+    )
+    def test_a_schema_that_is_none_is_refused(self, fields, complaint):
+        with pytest.raises(WorkflowError, match=re.escape(complaint)):
+            run_workflow({"steps": [step("llm_call", prompt="Classify", **fields)]}, {})
 
     @pytest.mark.parametrize("stream", [False, True])
     def test_a_call_of_a_tool_that_was_not_given_is_no_answer(self, stream):

@@ -82,6 +82,6 @@ for (const question of options.includes("--again") ? ["Refund order 7.", "Was it
   } catch (error) {
     said = { error: error.name, text: String(error.message).slice(0, 500) };
   }
-  console.log(JSON.stringify(said));
+  console.log(JSON.stringify(said).replace(":", ": "));
 }
 process.exit(0);

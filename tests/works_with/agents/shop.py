@@ -410,7 +410,7 @@ async def main(name: str, *options: str) -> None:
                 "error": f"{type(root).__module__.partition('.')[0]}.{type(root).__name__}",
                 "text": str(root)[:500],
             }
-        sys.stdout.write(json.dumps(said, default=str) + "\n")
+        sys.stdout.write(f"\n{json.dumps(said, default=str)}\n")  # what a framework prints may not end its line
         sys.stdout.flush()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from msgspec import Struct
 
@@ -26,14 +27,17 @@ class EventOptions(Struct, frozen=True, kw_only=True):
     otel: str | None = None
 
     @contextmanager
-    def open(self) -> Iterator[Sink]:
+    def open(self, run: str | None = None) -> Iterator[Sink]:
         """Open the sinks until the block ends. A metrics file is written at the end, even after an error.
+
+        Spans have an id of this run, and are in one span `run`, if it is given.
 
         Raises:
             InputError: a file cannot be written, a port is not available, or a library is not installed.
         """
         with ExitStack() as stack:
             sinks: list[Sink] = []
+            run_id = uuid4().hex
             if self.trace is not None:
                 from offbook.observe.json_lines import JsonLinesSink
 
@@ -43,9 +47,9 @@ class EventOptions(Struct, frozen=True, kw_only=True):
             if self.spans is not None:
                 from offbook.observe.span_file import SpanFileSink
 
-                sinks.append(stack.enter_context(SpanFileSink(self.spans)))
+                sinks.append(stack.enter_context(SpanFileSink(self.spans, run_id=run_id, run=run)))
             if self.otel is not None:
-                sinks.append(stack.enter_context(_collector(self.otel)))
+                sinks.append(stack.enter_context(_collector(self.otel, run_id=run_id, run=run)))
             yield Sinks(*sinks) if sinks else NULL_SINK
 
     @property
@@ -71,7 +75,7 @@ def _metrics(target: str) -> Iterator[Sink]:
 
 
 @contextmanager
-def _collector(url: str) -> Iterator[Sink]:
+def _collector(url: str, *, run_id: str, run: str | None) -> Iterator[Sink]:
     """A sink for the collector. Rejected data gives one line at the end, instead of many from the exporters."""
     import logging
 
@@ -79,7 +83,7 @@ def _collector(url: str) -> Iterator[Sink]:
     from offbook.observe.otlp import OtlpSink
 
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
-    with OtlpSink(url) as sink:
+    with OtlpSink(url, run_id=run_id, run=run) as sink:
         yield sink
     if sink.has_failed:
         print_message(

@@ -207,7 +207,7 @@ def _run(
     """Run the command next to a server, and return its ending and the tally of its calls."""
     wire_options = wire_options_of(options, os.environ, normalise=program.preset.normalise)
     with (
-        events_of(options).open() as sink,
+        events_of(options).open(run=f"exec {Path(command[0]).name}") as sink,
         discard_empty_recording(options.record),
         _muted_misses(),
         EffectReports(os.environ) as effects,

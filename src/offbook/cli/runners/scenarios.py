@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -124,7 +125,19 @@ def run_scenarios(options: ScenarioOptions) -> int:
     files = scenario_files(config, options.paths)
     with import_from([config.folder, *(file.parent for file in files)]):
         plan = plan_run(config, _choose(collect_scenarios(files), options, files), agents=options.agents)
+        if isinstance(options.mode, Live):
+            _note_recordings(plan, files)
         return _run(config, plan, _with_record_mode(options, plan))
+
+
+def _note_recordings(plan: RunPlan, files: Sequence[Path]) -> None:
+    """Note on stderr that real models answer, if there are recordings that could."""
+    names = [f"{slug(scenario.name)}.json" for scenario, _ in plan.pairs]
+    for folder in dict.fromkeys(file.parent / "recordings" for file in files):
+        if any((folder / name).exists() for name in names):
+            shown = shlex.quote(os.path.relpath(folder))
+            print_message("note: ", f"real models answer; --replay {shown}/ answers from the recordings", is_err=True)
+            return
 
 
 def _with_record_mode(options: ScenarioOptions, plan: RunPlan) -> ScenarioOptions:
@@ -204,7 +217,8 @@ def _record_again(options: ScenarioOptions) -> str:
     if not isinstance(options.mode, Replay):
         return ""
     mode = "all" if options.is_partial else "fresh"
-    return f"offbook test{_arguments(options)} --record {shlex.quote(options.mode.path)} --record-mode {mode}"
+    repeat = f" --repeat {options.repeat}" if options.repeat else ""
+    return f"offbook test{_arguments(options)}{repeat} --record {shlex.quote(options.mode.path)} --record-mode {mode}"
 
 
 def _arguments(options: ScenarioOptions) -> str:

@@ -170,7 +170,8 @@ def check_independent(options: ServeArguments) -> None:
             "chaos is drawn by the numbers of calls, which each process counts itself", source="--plan", hint=hint
         )
     for line in plan:
-        if (line.at.call, line.at.since, line.at.attempt) != (None, None, None) or line.fault.type in ORDER_FAULT_TYPES:
+        numbers = (line.at.call, line.at.since, line.at.from_, line.at.until, line.at.attempt)
+        if any(each is not None for each in numbers) or line.fault.type in ORDER_FAULT_TYPES:
             reason = "it fires at a certain call, and each process counts its own"
             raise InputError(
                 reason,

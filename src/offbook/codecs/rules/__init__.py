@@ -32,6 +32,8 @@ _FAMILIES: Final = {
     "other": (
         r"llama|meta|mi[sx]tral|ministral|codestral|magistral|devstral|qwen|qwq|deepseek|gemma|phi|command|grok|kimi|moonshot"
         r"|glm|minimax|nemotron|gpt-oss|granite|smollm|yi-|ernie|hunyuan|doubao|solar|jamba|falcon|starcoder|sonar|nova"
+        r"|hermes|nous|dolphin|vicuna|zephyr|wizard|internlm|baichuan|olmo|exaone|lfm|reka|dbrx|arctic|titan|palmyra|mimo"
+        r"|longcat|ling-|step-|aya-|stablelm|tulu|local|ollama|vllm"
     ),
 }
 _OWN_FAMILY: Final = {

@@ -339,6 +339,18 @@ def thinking_temperature(body: JsonObject) -> Iterator[Breach]:
 
 
 @RULES.add(
+    "the temperature is not between 0 and 1",
+    source="https://github.com/anthropics/anthropic-sdk-python/issues/893, "
+    "https://github.com/odysseus-dev/odysseus/issues/1615",
+    seen="2026-08-05",
+)
+def ranges(body: JsonObject) -> Iterator[Breach]:
+    value = body.get("temperature")
+    if isinstance(value, int | float) and not 0 <= value <= 1 and value != -1:  # some models take -1 as none
+        yield _breach("temperature", f"is {value}, not between 0 and 1", "range: 0..1")
+
+
+@RULES.add(
     "thinking is enabled, and `tool_choice` forces a tool",
     source="https://github.com/mastra-ai/mastra/issues/7507",
     seen="2025-09-05",
@@ -386,8 +398,8 @@ def tool_names(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "a tool has no `input_schema`, or one that is not of an object, or that has a union at the top",
-    source=f"{SDK}tool_param.py, https://github.com/anthropics/claude-code/issues/44788",
-    seen="2026-11-18",
+    source=f"{SDK}tool_param.py, https://github.com/windoze95/cantinarr/issues/497",
+    seen="2026-08-23",
 )
 def input_schemas(body: JsonObject) -> Iterator[Breach]:
     for position, tool in _own_tools(body):

@@ -117,8 +117,8 @@ def results_follow_calls(body: JsonObject) -> Iterator[Breach]:
 
 @RULES.add(
     "a turn does not have as many function responses as the turn before it has function calls",
-    source="https://github.com/google-gemini/gemini-cli/issues/16543",
-    seen="2026-01-13",
+    source="https://github.com/google-gemini/gemini-cli/issues/21830",
+    seen="2026-03-10",
 )
 def as_many_results(body: JsonObject) -> Iterator[Breach]:
     turns = _turns(body)
@@ -135,11 +135,13 @@ def as_many_results(body: JsonObject) -> Iterator[Breach]:
             yield Breach(f"contents.{turn.place}", reason, words)
 
 
-def _declarations(body: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+def _declarations(body: JsonObject) -> Iterator[tuple[str, str, JsonObject]]:
+    """Yield the functions of all tools with their places, in our words and the API's."""
     for position, tool in objects(body.get("tools")):
         declared = tool.get("functionDeclarations", tool.get("function_declarations"))
-        for place, each in objects(declared):
-            yield f"tools.{position}.functionDeclarations.{place}", each
+        for number, each in objects(declared):
+            place = f"tools.{position}.functionDeclarations.{number}"
+            yield place, f"tools[{position}].function_declarations[{number}]", each
 
 
 @RULES.add(
@@ -149,15 +151,13 @@ def _declarations(body: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     seen="2026-11-18",
 )
 def function_names(body: JsonObject) -> Iterator[Breach]:
-    for place, declared in _declarations(body):
+    for place, at, declared in _declarations(body):
         name = declared.get("name")
         if isinstance(name, str) and not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", name):
-            tool, function = re.findall(r"\d+", place)
-            at = f"tools[{tool}].function_declarations[{function}].name"
             words = (
-                f"The GenerateContentRequest proto is invalid:\n  * {at}: [FIELD_INVALID] Invalid function name. Must "
-                "start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.), "
-                f"colons (:), or dashes (-), with a maximum length of {MAX_NAME}."
+                f"The GenerateContentRequest proto is invalid:\n  * {at}.name: [FIELD_INVALID] Invalid function name. "
+                "Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots "
+                f"(.), colons (:), or dashes (-), with a maximum length of {MAX_NAME}."
             )
             yield Breach(f"{place}.name", f"is {name!r}", words)
 
@@ -169,7 +169,7 @@ def function_names(body: JsonObject) -> Iterator[Breach]:
 )
 def unique_function_names(body: JsonObject) -> Iterator[Breach]:
     seen: set[str] = set()
-    for place, declared in _declarations(body):
+    for place, _, declared in _declarations(body):
         if (name := text(declared.get("name"))) in seen:
             yield Breach(
                 f"{place}.name", f"{name!r} is declared twice", f"Duplicate function declaration found: {name}"
@@ -188,14 +188,11 @@ _UNKNOWN_IN_SCHEMAS = ("$schema", "const", "exclusiveMinimum", "exclusiveMaximum
     seen="2026-09-07",
 )
 def known_keywords(body: JsonObject) -> Iterator[Breach]:
-    for place, declared in _declarations(body):
-        tool, function = re.findall(r"\d+", place)
-        start = f"tools[{tool}].function_declarations[{function}].parameters"
-        for at, schema in _schemas(a_dict(declared.get("parameters")), start):
-            for name in _UNKNOWN_IN_SCHEMAS:
-                if name in schema:
-                    words = f"Invalid JSON payload received. Unknown name \"{name}\" at '{at}': Cannot find field."
-                    yield Breach(f"{place}.parameters", f"{name!r} at {at}", words)
+    for place, start, declared in _declarations(body):
+        for at, schema in _schemas(a_dict(declared.get("parameters")), f"{start}.parameters"):
+            for name in (each for each in _UNKNOWN_IN_SCHEMAS if each in schema):
+                words = f"Invalid JSON payload received. Unknown name \"{name}\" at '{at}': Cannot find field."
+                yield Breach(f"{place}.parameters", f"{name!r} at {at}", words)
 
 
 def _schemas(schema: JsonObject, at: str) -> Iterator[tuple[str, JsonObject]]:
@@ -215,13 +212,11 @@ def _schemas(schema: JsonObject, at: str) -> Iterator[tuple[str, JsonObject]]:
     seen="2026-05-05",
 )
 def required_is_defined(body: JsonObject) -> Iterator[Breach]:
-    for place, declared in _declarations(body):
+    for place, at, declared in _declarations(body):
         schema = a_dict(declared.get("parameters"))
         for number, name in enumerate(a_list(schema.get("required"))):
             if isinstance(name, str) and name not in a_dict(schema.get("properties")):
-                tool, function = re.findall(r"\d+", place)
-                at = f"tools[{tool}].function_declarations[{function}].parameters.required[{number}]"
-                words = f"* GenerateContentRequest.{at}: property is not defined\n"
+                words = f"* GenerateContentRequest.{at}.parameters.required[{number}]: property is not defined\n"
                 yield Breach(f"{place}.parameters.required.{number}", f"{name!r} is not a property", words)
 
 

@@ -5,61 +5,40 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from offbook.codecs.rules.json_schema import SchemaBreach, function_schema_breach, strict_schema_breach
+from offbook.codecs.rules.json_schema import function_schema_breach, strict_schema_breach
+from offbook.codecs.rules.openai_breaches import (
+    MAX_CALL_ID,
+    arguments_breaches,
+    empty_array,
+    missing,
+    name_breaches,
+    parameters_breaches,
+    range_breaches,
+    refused,
+    too_long,
+)
 from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, quoted, text
 from offbook.messages import JsonObject
 
 RULES = Rules()
 
 SDK = "openai-python 3.49.0: types/chat/completion_create_params.py"
-
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
-NAME = re.compile(r"[a-zA-Z0-9_.-]+")
-"""A dot is accepted here, because some models accept it."""
-
-NAME_PATTERN = "^[a-zA-Z0-9_-]+$"
-_DECIMALS = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
-MAX_NAME, MAX_CALL_ID, MAX_TOOLS, MAX_STOPS = 64, 64, 128, 4
+MAX_TOOLS, MAX_STOPS = 128, 4
 
 
-def missing(param: str) -> Breach:
-    """Return the breach of a request that lacks a parameter."""
-    code = "missing_required_parameter"
-    return Breach(
-        _dotted(param), "is missing", f"Missing required parameter: '{param}'.", {"param": param, "code": code}
-    )
+def _calls(body: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the tool calls of all messages with their places."""
+    for position, message in objects(body.get("messages")):
+        for place, call in objects(message.get("tool_calls")):
+            yield f"messages[{position}].tool_calls[{place}]", call
 
 
-def empty_array(param: str) -> Breach:
-    """Return the breach of an array that must not be empty."""
-    message = (
-        f"Invalid '{param}': empty array. Expected an array with minimum length 1, but got an empty array instead."
-    )
-    return Breach(_dotted(param), "is empty", message, {"param": param, "code": "empty_array"})
-
-
-def too_long(param: str, *, most: int, length: int, kind: str = "string") -> Breach:
-    """Return the breach of a string or array that is too long."""
-    article = "an array" if kind == "array" else "a string"
-    message = (
-        f"Invalid '{param}': {kind} too long. Expected {article} with maximum length {most}, "
-        f"but got {article} with length {length} instead."
-    )
-    fields = {"param": param, "code": f"{kind}_above_max_length"}
-    return Breach(_dotted(param), f"is longer than {most}", message, fields)
-
-
-def out_of_range(param: str, value: float, *, least: float | None = None, most: float | None = None) -> Breach:
-    """Return the breach of a number below `least` or above `most`."""
-    kind = "decimal" if param in _DECIMALS else "integer"
-    side, sign, bound = ("below minimum", ">=", least) if most is None else ("above maximum", "<=", most)
-    code = f"{kind}_{'below_min' if most is None else 'above_max'}_value"
-    message = f"Invalid '{param}': {kind} {side} value. Expected a value {sign} {bound}, but got {value} instead."
-    return Breach(_dotted(param), f"is {value}, not {sign} {bound}", message, {"param": param, "code": code})
-
-
-def _dotted(param: str) -> str:
-    return param.replace("[", ".").replace("]", "")
+def _functions(body: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the functions among the tools with their places."""
+    for position, tool in objects(body.get("tools")):
+        if tool.get("type") == "function":
+            yield f"tools[{position}].function", a_dict(tool.get("function"))
 
 
 @RULES.add(
@@ -97,7 +76,7 @@ def known_roles(body: JsonObject) -> Iterator[Breach]:
         elif (role := message["role"]) not in ROLES:
             supported = ", ".join(f"'{each}'" for each in ROLES[:-1]) + f", and '{ROLES[-1]}'"
             words = f"Invalid value: '{role}'. Supported values are: {supported}."
-            yield Breach(f"messages.{position}.role", f"is {role!r}", words, {"param": param, "code": "invalid_value"})
+            yield refused(param, f"is {role!r}", words, "invalid_value")
 
 
 @RULES.add(
@@ -109,8 +88,7 @@ def tool_call_id_required(body: JsonObject) -> Iterator[Breach]:
     for position, message in objects(body.get("messages")):
         if message.get("role") == "tool" and message.get("tool_call_id") is None:
             words = "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'."
-            fields = {"param": f"messages.[{position}].tool_call_id", "code": None}
-            yield Breach(f"messages.{position}.tool_call_id", "is missing", words, fields)
+            yield refused(f"messages.[{position}].tool_call_id", "is missing", words)
 
 
 @RULES.add(
@@ -137,8 +115,7 @@ def content_required(body: JsonObject) -> Iterator[Breach]:
         )
         if role in ROLES and role != "function" and message.get("content") is None and not is_other:
             words = "Invalid value for 'content': expected a string, got null."
-            param = f"messages.[{position}].content"
-            yield Breach(f"messages.{position}.content", "is null", words, {"param": param, "code": None})
+            yield refused(f"messages.[{position}].content", "is null", words)
 
 
 @RULES.add(
@@ -147,18 +124,9 @@ def content_required(body: JsonObject) -> Iterator[Breach]:
     seen="2026-01-13",
 )
 def call_ids_short(body: JsonObject) -> Iterator[Breach]:
-    for position, message in objects(body.get("messages")):
-        for place, call in objects(message.get("tool_calls")):
-            if len(given := text(call.get("id"))) > MAX_CALL_ID:
-                yield too_long(f"messages[{position}].tool_calls[{place}].id", most=MAX_CALL_ID, length=len(given))
-
-
-def arguments_breach(param: str, given: object) -> Breach | None:
-    """Return the breach of a tool call's arguments that are an object instead of its JSON."""
-    if not isinstance(given, dict):
-        return None
-    words = f"Invalid type for '{param}': expected a string, but got an object instead."
-    return Breach(_dotted(param), "is an object, not its JSON", words, {"param": param, "code": "invalid_type"})
+    for param, call in _calls(body):
+        if len(given := text(call.get("id"))) > MAX_CALL_ID:
+            yield too_long(f"{param}.id", most=MAX_CALL_ID, length=len(given))
 
 
 @RULES.add(
@@ -167,11 +135,8 @@ def arguments_breach(param: str, given: object) -> Breach | None:
     seen="2025-03-06",
 )
 def arguments_are_text(body: JsonObject) -> Iterator[Breach]:
-    for position, message in objects(body.get("messages")):
-        for place, call in objects(message.get("tool_calls")):
-            param = f"messages[{position}].tool_calls[{place}].function.arguments"
-            if breach := arguments_breach(param, a_dict(call.get("function")).get("arguments")):
-                yield breach
+    for param, call in _calls(body):
+        yield from arguments_breaches(f"{param}.function.arguments", a_dict(call.get("function")).get("arguments"))
 
 
 @RULES.add(
@@ -193,13 +158,12 @@ def results_follow_calls(body: JsonObject) -> Iterator[Breach]:
                 "'tool_calls'."
             )
             reason = f"result for {message.get('tool_call_id')!r}, which no message before it asks for"
-            yield Breach(f"messages.{position}", reason, words, {"param": f"messages.[{position}].role", "code": None})
+            yield refused(f"messages.[{position}].role", reason, words, place=f"messages.{position}")
         elif text(message.get("tool_call_id")) not in asked:
             given = message.get("tool_call_id")
             words = f"Invalid parameter: 'tool_call_id' of '{given}' not found in 'tool_calls' of previous message."
             reason = f"result for {given!r}, which the message before it does not ask for"
-            param = f"messages.[{position}].tool_call_id"
-            yield Breach(f"messages.{position}", reason, words, {"param": param, "code": None})
+            yield refused(f"messages.[{position}].tool_call_id", reason, words, place=f"messages.{position}")
 
 
 @RULES.add(
@@ -224,7 +188,7 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
                 f"'tool_call_id'. The following tool_call_ids did not have response messages: {', '.join(lacking)}"
             )
             param = f"messages.[{after}].role" if after < len(messages) else "messages"
-            yield Breach(f"messages.{position}", f"{quoted(lacking)} no result", words, {"param": param, "code": None})
+            yield refused(param, f"{quoted(lacking)} no result", words, place=f"messages.{position}")
 
 
 @RULES.add(
@@ -237,17 +201,6 @@ def number_of_tools(body: JsonObject) -> Iterator[Breach]:
         yield too_long("tools", most=MAX_TOOLS, length=length, kind="array")
 
 
-def name_breach(name: str, param: str) -> Breach | None:
-    """Return the breach of a function name that is too long or has invalid characters."""
-    if len(name) > MAX_NAME:
-        return too_long(param, most=MAX_NAME, length=len(name))
-    if NAME.fullmatch(name):
-        return None
-    expected = f"Expected a string that matches the pattern '{NAME_PATTERN}'."
-    words = f"Invalid '{param}': string does not match pattern. {expected}"
-    return Breach(_dotted(param), f"is {name!r}", words, {"param": param, "code": "invalid_value"})
-
-
 @RULES.add(
     "the name of a function has other characters than letters, digits, `_` and `-`, or more than 64 of them",
     source="https://github.com/brekkylab/ailoy/pull/109, https://github.com/cline/cline/pull/11885, "
@@ -255,14 +208,8 @@ def name_breach(name: str, param: str) -> Breach | None:
     seen="2026-11-18",
 )
 def function_names(body: JsonObject) -> Iterator[Breach]:
-    for position, tool in objects(body.get("tools")):
-        if tool.get("type") == "function":
-            function = a_dict(tool.get("function"))
-            param = f"tools[{position}].function.name"
-            if "name" not in function:
-                yield missing(param)
-            elif breach := name_breach(text(function["name"]), param):
-                yield breach
+    for param, function in _functions(body):
+        yield from name_breaches(param, function)
 
 
 @RULES.add(
@@ -272,12 +219,9 @@ def function_names(body: JsonObject) -> Iterator[Breach]:
     seen="2026-04-01",
 )
 def strict_functions(body: JsonObject) -> Iterator[Breach]:
-    for position, tool in objects(body.get("tools")):
-        function = a_dict(tool.get("function"))
-        schema = function.get("parameters")
-        is_strict = function.get("strict") is True and isinstance(schema, dict)
-        if is_strict and (found := strict_schema_breach(a_dict(schema))):
-            yield parameters_breach(f"tools[{position}].function.parameters", function.get("name"), found)
+    for param, function in _functions(body):
+        if function.get("strict") is True and isinstance(function.get("parameters"), dict):
+            yield from parameters_breaches(param, function, strict_schema_breach)
 
 
 @RULES.add(
@@ -288,17 +232,8 @@ def strict_functions(body: JsonObject) -> Iterator[Breach]:
     seen="2025-08-06",
 )
 def function_parameters(body: JsonObject) -> Iterator[Breach]:
-    for position, tool in objects(body.get("tools")):
-        function = a_dict(tool.get("function"))
-        if found := function_schema_breach(a_dict(function.get("parameters"))):
-            yield parameters_breach(f"tools[{position}].function.parameters", function.get("name"), found)
-
-
-def parameters_breach(param: str, name: object, found: SchemaBreach) -> Breach:
-    """Return the breach of a function's schema."""
-    words = f"Invalid schema for function '{name}': {found.words}"
-    fields = {"param": param, "code": "invalid_function_parameters"}
-    return Breach(f"{_dotted(param)}{found.place}", found.reason, words, fields)
+    for param, function in _functions(body):
+        yield from parameters_breaches(param, function, function_schema_breach)
 
 
 @RULES.add(
@@ -313,19 +248,22 @@ def strict_response_format(body: JsonObject) -> Iterator[Breach]:
     if form.get("strict") is True and schema and (found := strict_schema_breach(schema)):
         words = f"Invalid schema for response_format '{form.get('name')}': {found.words}"
         place = f"response_format.json_schema.schema{found.place}"
-        yield Breach(place, found.reason, words, {"param": "response_format", "code": None})
+        yield refused("response_format", found.reason, words, place=place)
 
 
 @RULES.add(
-    "`tool_choice`, other than `none`, or `parallel_tool_calls` without `tools`",
-    source="https://github.com/writer/writer-framework/pull/1013",
-    seen="2025-07-15",
+    "`tool_choice`, other than `none`, or `parallel_tool_calls` without `tools`; with an empty list of them, only a "
+    "`tool_choice` that forces a call",
+    source="https://github.com/writer/writer-framework/pull/1013, https://github.com/local-inference-lab/vllm/pull/195",
+    seen="2026-07-29",
 )
 def choice_needs_tools(body: JsonObject) -> Iterator[Breach]:
+    is_empty = body.get("tools") == []
     for name in ("tool_choice", "parallel_tool_calls"):
-        if body.get(name) not in (None, "none") and not body.get("tools"):
+        is_lenient = is_empty and (name == "parallel_tool_calls" or body.get(name) == "auto")
+        if body.get(name) not in (None, "none") and not body.get("tools") and not is_lenient:
             words = f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified."
-            yield Breach(name, "is given without tools", words, {"param": name, "code": None})
+            yield refused(name, "is given without tools", words)
 
 
 @RULES.add(
@@ -337,7 +275,7 @@ def json_mode_says_json(body: JsonObject) -> Iterator[Breach]:
     is_json = a_dict(body.get("response_format")).get("type") == "json_object"
     if is_json and "json" not in str(body.get("messages")).lower():
         words = "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
-        yield Breach("messages", "do not say json", words, {"param": "messages", "code": None})
+        yield refused("messages", "do not say json", words)
 
 
 @RULES.add(
@@ -348,7 +286,7 @@ def json_mode_says_json(body: JsonObject) -> Iterator[Breach]:
 def stream_options_need_stream(body: JsonObject) -> Iterator[Breach]:
     if body.get("stream_options") is not None and not body.get("stream"):
         words = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
-        yield Breach("stream_options", "is given without stream", words, {"param": "stream_options", "code": None})
+        yield refused("stream_options", "is given without stream", words)
 
 
 @RULES.add(
@@ -357,39 +295,25 @@ def stream_options_need_stream(body: JsonObject) -> Iterator[Breach]:
     seen="2026-11-18",
 )
 def ranges(body: JsonObject) -> Iterator[Breach]:
-    yield from ranges_of(body, {"temperature": (0, 2), "top_p": (0, 1), "frequency_penalty": (-2, 2)})
-    yield from ranges_of(body, {"presence_penalty": (-2, 2), "top_logprobs": (0, 20)})
-    yield from ranges_of(body, {"max_tokens": (1, None), "max_completion_tokens": (1, None)})
+    yield from range_breaches(body, temperature=(0, 2), top_p=(0, 1), top_logprobs=(0, 20))
+    yield from range_breaches(body, frequency_penalty=(-2, 2), presence_penalty=(-2, 2))
+    yield from range_breaches(body, max_tokens=(1, None), max_completion_tokens=(1, None))
     if (length := len(a_list(body.get("stop")))) > MAX_STOPS:
         yield too_long("stop", most=MAX_STOPS, length=length, kind="array")
 
 
-def ranges_of(body: JsonObject, ranges: dict[str, tuple[int, int | None]]) -> Iterator[Breach]:
-    """Yield the out-of-range numbers of a request."""
-    for name, (least, most) in ranges.items():
-        value = body.get(name)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            continue
-        if value < least:
-            yield out_of_range(name, value, least=least)
-        elif most is not None and value > most:
-            yield out_of_range(name, value, most=most)
-
-
-_REASONING_MODEL = re.compile(r"o[134](-mini|-pro|-preview)?(-\d{4}-\d{2}-\d{2})?")
+_REASONING_MODEL = re.compile(r"(o[134]|gpt-5(\.\d)?)(-mini|-nano|-pro|-preview)?(-\d{4}-\d{2}-\d{2})?")
 
 
 @RULES.add(
-    "`max_tokens` for a reasoning model (o1, o3, o4)",
-    source="https://github.com/pydantic/pydantic-ai/issues/1205",
-    seen="2025-03-21",
+    "`max_tokens` for a reasoning model (o1, o3, o4, GPT-5)",
+    source="https://github.com/pydantic/pydantic-ai/issues/1205, https://github.com/anomalyco/opencode/issues/37964, "
+    "https://github.com/truefoundry/models/pull/827",
+    seen="2026-07-20",
 )
 def reasoning_parameters(body: JsonObject) -> Iterator[Breach]:
-    if not _REASONING_MODEL.fullmatch(text(body.get("model"))):
-        return
-    if body.get("max_tokens") is not None:
+    if _REASONING_MODEL.fullmatch(text(body.get("model"))) and body.get("max_tokens") is not None:
         words = (
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
         )
-        fields = {"param": "max_tokens", "code": "unsupported_parameter"}
-        yield Breach("max_tokens", "is not supported with this model", words, fields)
+        yield refused("max_tokens", "is not supported with this model", words, "unsupported_parameter")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offbook.codecs.rules.json_schema import function_schema_breach, strict_schema_breach
-from offbook.codecs.rules.openai_chat import (
-    arguments_breach,
+from offbook.codecs.rules.openai_breaches import (
+    MAX_CALL_ID,
+    arguments_breaches,
     missing,
-    name_breach,
-    out_of_range,
-    parameters_breach,
-    ranges_of,
+    name_breaches,
+    parameters_breaches,
+    range_breaches,
+    refused,
     too_long,
 )
 from offbook.codecs.rules.rule import Breach, Rules, a_dict, objects, quoted, text
@@ -28,8 +29,14 @@ ELSEWHERE = ("item_reference", "compaction")
 
 BRINGS_TOOLS = ("additional_tools", "tool_search_output")
 
-MAX_CALL_ID, MIN_OUTPUT_TOKENS = 64, 16
-_INPUT = {"param": "input", "code": None}
+MIN_OUTPUT_TOKENS = 16
+
+
+def _functions(body: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the functions among the tools with their places."""
+    for position, tool in objects(body.get("tools")):
+        if tool.get("type") == "function":
+            yield f"tools[{position}]", tool
 
 
 @RULES.add(
@@ -40,7 +47,7 @@ _INPUT = {"param": "input", "code": None}
 def input_required(body: JsonObject) -> Iterator[Breach]:
     if not any(body.get(name) is not None for name in ("input", "prompt", *STORED)):
         words = "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided."
-        yield Breach("input", "is missing", words, {"param": "input", "code": "missing_required_parameter"})
+        yield refused("input", "is missing", words, "missing_required_parameter")
 
 
 @RULES.add(
@@ -71,10 +78,9 @@ def content_types(body: JsonObject) -> Iterator[Breach]:
                 supported = "'input_text', 'input_image', 'input_file', and 'input_audio'"
             else:
                 continue
-            param = f"input[{position}].content[{place}]"
             words = f"Invalid value: '{kind}'. Supported values are: {supported}."
             reason = f"{kind!r} in a message of the {item.get('role')}"
-            yield Breach(f"input.{position}.content.{place}", reason, words, {"param": param, "code": "invalid_value"})
+            yield refused(f"input[{position}].content[{place}]", reason, words, "invalid_value")
 
 
 @RULES.add(
@@ -93,7 +99,7 @@ def results_have_calls(body: JsonObject) -> Iterator[Breach]:
         elif item.get("type") == "function_call_output" and (given := text(item.get("call_id"))) not in asked:
             words = f"No tool call found for function call output with call_id {given}."
             reason = f"result for {given!r}, which nothing before it asks for"
-            yield Breach(f"input.{position}", reason, words, _INPUT)
+            yield refused("input", reason, words, place=f"input.{position}")
 
 
 def _is_stored(body: JsonObject) -> bool:
@@ -108,8 +114,8 @@ def _has(items: list[tuple[int, JsonObject]], kinds: tuple[str, ...]) -> bool:
 
 @RULES.add(
     "a tool call has no result, and is not `async`",
-    source="https://github.com/symgraph/GhidrAssist/issues/78",
-    seen="2026-03-12",
+    source="https://github.com/symgraph/GhidrAssist/issues/78, https://github.com/querymt/querymt/issues/944",
+    seen="2026-09-16",
 )
 def calls_have_results(body: JsonObject) -> Iterator[Breach]:
     items = objects(body.get("input"))
@@ -120,7 +126,7 @@ def calls_have_results(body: JsonObject) -> Iterator[Breach]:
         is_waited_for = item.get("type") == "function_call" and not item.get("async")
         if is_waited_for and (call_id := text(item.get("call_id"))) not in answered:
             words = f"No tool output found for function call {call_id}."
-            yield Breach(f"input.{position}", f"{quoted([call_id])} no result", words, _INPUT)
+            yield refused("input", f"{quoted([call_id])} no result", words, place=f"input.{position}")
 
 
 @RULES.add(
@@ -137,21 +143,25 @@ def reasoning_is_followed(body: JsonObject) -> Iterator[Breach]:
         following = items[position + 1] if position + 1 < len(items) else {"role": "user"}
         if following.get("type", "message") == "message" and following.get("role") in ("user", "system", "developer"):
             words = f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
-            yield Breach(f"input.{position}", "reasoning without what it led to", words, _INPUT)
+            yield refused("input", "reasoning without what it led to", words, place=f"input.{position}")
 
 
 @RULES.add(
-    "the id of a function call's item does not begin with `fc`, such as that of the call itself",
-    source="https://github.com/nodetool-ai/nodetool/pull/4252, https://github.com/Wei-Shaw/sub2api/issues/3785",
-    seen="2026-07-13",
+    "the id of a function call's item does not begin with `fc`, such as that of the call itself, or that of an "
+    "assistant's message not with `msg`",
+    source="https://github.com/nodetool-ai/nodetool/pull/4252, https://github.com/Wei-Shaw/sub2api/issues/3785, "
+    "https://github.com/Wei-Shaw/sub2api/issues/3981, https://github.com/langchain-ai/langchain/issues/39113",
+    seen="2026-07-29",
 )
 def item_ids(body: JsonObject) -> Iterator[Breach]:
     for position, item in objects(body.get("input")):
-        given = text(item.get("id"))
-        if item.get("type") == "function_call" and given and not given.startswith("fc"):
+        given, kind = text(item.get("id")), item.get("type")
+        is_said = kind == "message" and item.get("role") == "assistant"
+        prefix = "fc" if kind == "function_call" else "msg" if is_said else ""
+        if given and not given.startswith(prefix):
             param = f"input[{position}].id"
-            words = f"Invalid '{param}': '{given}'. Expected an ID that begins with 'fc'."
-            yield Breach(f"input.{position}.id", f"is {given!r}", words, {"param": param, "code": "invalid_value"})
+            words = f"Invalid '{param}': '{given}'. Expected an ID that begins with '{prefix}'."
+            yield refused(param, f"is {given!r}", words, "invalid_value")
 
 
 @RULES.add(
@@ -161,9 +171,8 @@ def item_ids(body: JsonObject) -> Iterator[Breach]:
 )
 def arguments_are_text(body: JsonObject) -> Iterator[Breach]:
     for position, item in objects(body.get("input")):
-        breach = arguments_breach(f"input[{position}].arguments", item.get("arguments"))
-        if item.get("type") == "function_call" and breach:
-            yield breach
+        if item.get("type") == "function_call":
+            yield from arguments_breaches(f"input[{position}].arguments", item.get("arguments"))
 
 
 @RULES.add(
@@ -183,13 +192,8 @@ def call_ids_short(body: JsonObject) -> Iterator[Breach]:
     seen="2025-06-09",
 )
 def function_names(body: JsonObject) -> Iterator[Breach]:
-    for position, tool in objects(body.get("tools")):
-        if tool.get("type") == "function":
-            param = f"tools[{position}].name"
-            if "name" not in tool:
-                yield missing(param)
-            elif breach := name_breach(text(tool["name"]), param):
-                yield breach
+    for param, function in _functions(body):
+        yield from name_breaches(param, function)
 
 
 @RULES.add(
@@ -198,11 +202,9 @@ def function_names(body: JsonObject) -> Iterator[Breach]:
     seen="2025-03-14",
 )
 def strict_functions(body: JsonObject) -> Iterator[Breach]:
-    for position, tool in objects(body.get("tools")):
-        is_strict = tool.get("type") == "function" and tool.get("strict") is True
-        schema = a_dict(tool.get("parameters"))
-        if is_strict and schema and (found := strict_schema_breach(schema)):
-            yield parameters_breach(f"tools[{position}].parameters", tool.get("name"), found)
+    for param, function in _functions(body):
+        if function.get("strict") is True and function.get("parameters"):
+            yield from parameters_breaches(param, function, strict_schema_breach)
 
 
 @RULES.add(
@@ -212,9 +214,8 @@ def strict_functions(body: JsonObject) -> Iterator[Breach]:
     seen="2026-06-11",
 )
 def function_parameters(body: JsonObject) -> Iterator[Breach]:
-    for position, tool in objects(body.get("tools")):
-        if tool.get("type") == "function" and (found := function_schema_breach(a_dict(tool.get("parameters")))):
-            yield parameters_breach(f"tools[{position}].parameters", tool.get("name"), found)
+    for param, function in _functions(body):
+        yield from parameters_breaches(param, function, function_schema_breach)
 
 
 @RULES.add(
@@ -232,8 +233,7 @@ def choice_is_offered(body: JsonObject) -> Iterator[Breach]:
     tools += [inner for tool in tools for _, inner in objects(tool.get("tools"))]
     if choice.get("name") not in [tool.get("name") for tool in tools if tool.get("type") == "function"]:
         words = "Tool choice 'function' not found in 'tools' parameter."
-        fields = {"param": "tool_choice", "code": None}
-        yield Breach("tool_choice", f"is {choice.get('name')!r}, which is not offered", words, fields)
+        yield refused("tool_choice", f"is {choice.get('name')!r}, which is not offered", words)
 
 
 @RULES.add(
@@ -245,7 +245,7 @@ def choice_needs_tools(body: JsonObject) -> Iterator[Breach]:
     may_have_tools = body.get("tools") or _is_stored(body) or _has(objects(body.get("input")), BRINGS_TOOLS)
     if body.get("tool_choice") == "required" and not may_have_tools:
         words = "Tool choice 'required' must be specified with 'tools' parameter."
-        yield Breach("tool_choice", "is 'required' without tools", words, {"param": "tool_choice", "code": None})
+        yield refused("tool_choice", "is 'required' without tools", words)
 
 
 @RULES.add(
@@ -258,8 +258,8 @@ def strict_text_format(body: JsonObject) -> Iterator[Breach]:
     schema = a_dict(form.get("schema"))
     if form.get("strict") is True and schema and (found := strict_schema_breach(schema)):
         words = f"Invalid schema for response_format '{form.get('name')}': {found.words}"
-        fields = {"param": "text.format.schema", "code": "invalid_json_schema"}
-        yield Breach(f"text.format.schema{found.place}", found.reason, words, fields)
+        place = f"text.format.schema{found.place}"
+        yield refused("text.format.schema", found.reason, words, "invalid_json_schema", place=place)
 
 
 @RULES.add(
@@ -274,7 +274,7 @@ def json_mode_says_json(body: JsonObject) -> Iterator[Breach]:
             "Response input messages must contain the word 'json' in some form to use 'text.format' of type "
             "'json_object'."
         )
-        yield Breach("input", "does not say json", words, _INPUT)
+        yield refused("input", "does not say json", words)
 
 
 @RULES.add(
@@ -283,7 +283,5 @@ def json_mode_says_json(body: JsonObject) -> Iterator[Breach]:
     seen="2026-11-18",
 )
 def ranges(body: JsonObject) -> Iterator[Breach]:
-    yield from ranges_of(body, {"temperature": (0, 2), "top_p": (0, 1), "top_logprobs": (0, 20)})
-    limit = body.get("max_output_tokens")
-    if isinstance(limit, int) and limit < MIN_OUTPUT_TOKENS:
-        yield out_of_range("max_output_tokens", limit, least=MIN_OUTPUT_TOKENS)
+    yield from range_breaches(body, temperature=(0, 2), top_p=(0, 1), top_logprobs=(0, 20))
+    yield from range_breaches(body, max_output_tokens=(MIN_OUTPUT_TOKENS, None))

@@ -1,4 +1,4 @@
-"""Answers requests that were never recorded along the model calls of a clean run, as one of three kinds of models."""
+"""Answers requests that were never recorded along the model calls of a clean run, as one of four kinds of models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from offbook.faults import FaultPlan
 from offbook.faults.site import mark_of
-from offbook.messages import JsonObject, Request, Response, ToolCall
+from offbook.faults.tools import call_in
+from offbook.messages import JsonObject, Request, Response, ToolCall, made_tool_calls
 from offbook.recording.format.exchange import Condition, Exchange
 from offbook.recording.match.conversation import (
     Exchanged,
@@ -31,9 +32,10 @@ from offbook.recording.match.fingerprint import canonical_bytes, normalise_field
 from offbook.recording.match.mismatch import similarity
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 
-Continuation = Literal["stubborn", "resigned", "oblivious"]
-"""A model's behaviour after an unrecorded request: it asks for the failed tool again, says that it gave up, or gives
-the recorded next answer as if nothing had happened.
+Continuation = Literal["stubborn", "resigned", "oblivious", "obedient"]
+"""A model's behaviour after an unrecorded request: it asks for the failed tool again, says that it gave up, gives the
+recorded next answer as if nothing had happened, or first makes the call that an instruction in a tool's result asks
+for.
 """
 
 CONTINUATIONS: tuple[Continuation, ...] = get_args(Continuation)
@@ -170,6 +172,8 @@ class ConversationScript:
             mark: is part of the text of a model that gives up.
         """
         fields: JsonObject = {"messages": list(request.messages), "tools": list(request.tools)}
+        if continuation == "obedient" and (call := self._injected_call(request)) is not None:
+            return ContinuedAnswer(Response("", request.model, finish_reason="tool_calls", tool_calls=(call,)))
         place = self._place(step, fields)
         if place is None or (continuation == "resigned" and self._is_to_resign(place, fields, mark)):
             return _give_up(request, mark)
@@ -178,6 +182,24 @@ class ConversationScript:
         if rest := _rest_of(place):
             return ContinuedAnswer(replace(place.next_turn.response, content=rest, tool_calls=(), reasoning=None))
         return self._given(place.next_turn, request, mark)
+
+    def _injected_call(self, request: Request) -> ToolCall | None:
+        """Return the call of an offered tool that a new result of a tool asks for, unless the model has made it."""
+        made = [
+            ToolCall.parse(str(function.get("name")), str(function.get("arguments")))
+            for _, function in made_tool_calls(request.messages)
+        ]
+        for message in filter(is_tool_result, request.messages):
+            text = message_text(message)
+            wanted = None if text in self.known_texts else call_in(text)
+            if wanted is None:
+                continue
+            tool, arguments = wanted
+            offered = sorted(_tool_names({"tools": request.tools})) or [tool]
+            name = next((each for each in offered if re.split(r"\.|__", each)[-1] == tool), None)
+            if name is not None and not any((each.tool, each.args) == (name, arguments) for each in made):
+                return ToolCall(name, arguments, id=f"call_obeyed_{len(request.messages)}")
+        return None
 
     def prepare(self) -> None:
         """Decode the calls now, before processes are forked that would each do it."""

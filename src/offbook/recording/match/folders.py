@@ -19,7 +19,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.codecs.framing import escape_line_breaks, splitter_for
+from offbook.codecs.framing import escape_line_breaks, is_framed, splitter_for
 from offbook.decoding import convert
 from offbook.errors import RecordingFormatError, RecordingMismatchError
 from offbook.messages import JsonObject
@@ -34,7 +34,6 @@ from offbook.recording.format.exchange import (
 )
 from offbook.recording.format.wire_record import (
     WEBSOCKET,
-    BinaryText,
     WireRecord,
     frame_texts,
     joined_texts,
@@ -248,17 +247,14 @@ def _piece_with(piece: str | StreamPiece, text: str) -> str | StreamPiece:
 
 def _in_events(record: WireRecord) -> WireRecord:
     """Return a record of a stream with one event a frame, due when the last of its bytes is."""
-    if record.frames is None or record.protocol == WEBSOCKET or _has_bytes(record):
+    content_type = record.headers.get("content-type", "")
+    if record.frames is None or record.protocol == WEBSOCKET or not is_framed(content_type):
         return record
-    splitter = splitter_for(record.headers.get("content-type", ""))
+    splitter = splitter_for(content_type)
     events = [(at_ms, event) for at_ms, data in record.timed_frames() for event in splitter.feed(data)]
     end_ms = record.frames[-1][0] if record.frames else 0.0
     events += [(end_ms, event) for event in splitter.close()]
     return replace(record, frames=[(at_ms, wire_text(event)) for at_ms, event in events])
-
-
-def _has_bytes(record: WireRecord) -> bool:
-    return any(isinstance(text, BinaryText) for _, text in record.frames or ())
 
 
 class _Document(Struct, frozen=True):

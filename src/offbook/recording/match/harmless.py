@@ -297,9 +297,9 @@ class Comparison:
 
 def _speaker_of(value: JsonObject, speaker: Speaker) -> Speaker:
     """Return the speaker of an object, which may be a message or a tool result."""
-    if value.get("type") in _RESULT_TYPES:
+    kind, role = value.get("type"), value.get("role")  # a schema may have a list of types
+    if isinstance(kind, str) and kind in _RESULT_TYPES:
         return "result"
-    role = value.get("role")
     return _SPEAKERS.get(role, "user") if isinstance(role, str) else speaker
 
 

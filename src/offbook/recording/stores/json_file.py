@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import weakref
@@ -16,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.decoding import decode
-from offbook.errors import InputError, RecordingFormatError
+from offbook.errors import InputError, RecordingFormatError, RecordingWriteError
 from offbook.files import check_regular, next_path, read_regular, write_next
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange
@@ -45,6 +46,7 @@ class _JournalLine(Struct, omit_defaults=True, forbid_unknown_fields=True):
     folded: str | None = None
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _encoder = msgspec.json.Encoder()
 
 
@@ -180,7 +182,10 @@ class JsonFileStore:
     def unusable(self, error: OSError) -> InputError:
         """Return the error for a file that cannot be read or written."""
         is_folder = isinstance(error, IsADirectoryError)
-        return unusable_error(error.strerror or str(error), source=self.location, is_folder=is_folder)
+        found = unusable_error(error.strerror or str(error), source=self.location, is_folder=is_folder)
+        if error.errno in _NO_ROOM:
+            return RecordingWriteError(found.reason, source=found.source, hint=found.hint)
+        return found
 
     def _has_journal(self) -> bool:
         return os.access(self._journal_path, os.F_OK)

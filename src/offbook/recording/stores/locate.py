@@ -21,6 +21,7 @@ RecordingInput: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Documen
 """A recording as users give it: a path, `sqlite:///path.db`, `redis://host:6379/0`, or the document itself."""
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_OPTION = re.compile(r"(ttl|prefix|timeout|on_error)=")
 _ONE_SLASH = re.compile(r"(rediss?|sqlite):", re.IGNORECASE)
 _SQLITE = "sqlite:///"
 _REDIS = ("redis://", "rediss://")
@@ -51,11 +52,12 @@ def open_store(location: str | os.PathLike[str]) -> Store:
             hint="use a path like runs/today.json, sqlite:///runs/today.db or redis://host:6379/0?prefix=name",
         )
     place, question, query = text.partition("?")
-    if question and query.startswith(("ttl=", "prefix=")):
+    if question and _OPTION.match(query):
+        prune = f", and remove old exchanges with: offbook recording prune {place} --older-than 30d"
         raise InputError(
             f"only a recording in Redis has options like ?{query}",
             source=mask_password(text),
-            hint=f"leave it out, and remove old exchanges with: offbook recording prune {place} --older-than 30d",
+            hint=f"leave it out{prune if 'ttl=' in query else ''}",
         )
     if is_sqlite:
         from offbook.recording.stores.sqlite import SqliteStore  # noqa: PLC0415 - most programs never load sqlite3

@@ -19,6 +19,7 @@ from offbook.report.exploration.report_input import (
     ReportOptions,
     comparison_totals,
     describe_change,
+    exploration_measures,
     exploration_notes,
     exploration_totals,
     group_findings,
@@ -104,7 +105,7 @@ MAX_FINDINGS = 20
 MAX_OTHER_RESULTS = 3
 MAX_UNDECLARED = 3
 MAX_CHANGES = 20
-_OTHER_RESULTS = ("different outcome", "different result")
+_OTHER_RESULTS = ("different outcome", "different result", "not detectable")
 
 
 class ExplorationConsoleReporter:
@@ -144,6 +145,7 @@ class ExplorationConsoleReporter:
         self._print_findings(report_input)
         self._print_other_results(exploration)
         self._print_coverage(exploration)
+        self._print_measures(exploration)
         if report_input.comparison is not None:
             self._print_comparison(report_input.comparison)
 
@@ -175,9 +177,10 @@ class ExplorationConsoleReporter:
         self._print((self._bar, "red"), one_line(report_input.reproduce(finding.first), MAX_COMMAND_CHARS))
 
     def _print_other_results(self, exploration: Exploration) -> None:
-        """Print result differences that are not findings, each once with its first case."""
+        """Print result differences that are not findings, each once with its first case; also of the only case."""
         first: dict[str, CaseResult] = {}
-        for each in (result for result in exploration.results if result.verdict in _OTHER_RESULTS):
+        is_only = len(exploration.results) == 1 and not exploration.findings
+        for each in (result for result in exploration.results if is_only or result.verdict in _OTHER_RESULTS):
             first.setdefault("\n".join(each.evidence), each)
         for evidence, each in list(first.items())[:MAX_OTHER_RESULTS]:
             self._print()
@@ -200,6 +203,13 @@ class ExplorationConsoleReporter:
         for name, missing in gaps.items():
             if missing:
                 self._print((f"{name}: {one_line(', '.join(missing), MAX_CASE_CHARS)}", "dim"))
+
+    def _print_measures(self, exploration: Exploration) -> None:
+        lines = list(exploration_measures(exploration))
+        if lines:
+            self._print()
+        for line in lines:
+            self._print((one_line(line, MAX_EVIDENCE_COLUMNS), "dim"))
 
     def _print_comparison(self, comparison: ExplorationComparison) -> None:
         self._print()

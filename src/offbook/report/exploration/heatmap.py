@@ -120,6 +120,7 @@ VERDICT_STYLES: dict[str, VerdictStyle] = {
     "different result": VerdictStyle(
         "~", "~", "yellow", "another result, and nothing judges it: assert what must hold"
     ),
+    "not detectable": VerdictStyle("◦", ",", "dim", "it was told a lie that nothing in the run contradicts"),
     "failed cleanly": VerdictStyle("–", "-", "blue", "it gave up, and changed nothing"),
     "recovered": VerdictStyle("✓", "+", "green", "the same result as without the fault"),
     "not reached": VerdictStyle("·", ".", "dim", "the run never reached this site"),

@@ -19,6 +19,7 @@ from offbook.report.exploration.json_report import ComparisonReport, comparison_
 from offbook.report.exploration.report_input import (
     ReportInput,
     ReportOrigin,
+    exploration_measures,
     exploration_notes,
     group_findings,
     verdict_noun,
@@ -256,7 +257,7 @@ def page_data(report_input: ReportInput) -> PageData:
         origin=report_input.origin,
         is_complete=report_input.is_complete,
         left=exploration.left,
-        notes=tuple(exploration_notes(exploration)),
+        notes=(*exploration_notes(exploration), *exploration_measures(exploration)),
         left_orders=exploration.left_orders,
         verdicts=tuple(
             PageVerdict(

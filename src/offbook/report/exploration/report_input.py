@@ -246,7 +246,7 @@ MEASURED_CASES = 20
 """The minimum number of cases for meaningful measures."""
 
 
-def _measures(exploration: Exploration) -> Iterator[str]:
+def exploration_measures(exploration: Exploration) -> Iterator[str]:
     """Yield how the causes were found, what recovery took, and how far faults spread."""
     if len(exploration.results) >= MEASURED_CASES or exploration.discovery.stopped_after:
         yield from exploration.discovery.describe(left=exploration.left)
@@ -261,8 +261,8 @@ LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of sever
 
 
 def exploration_notes(exploration: Exploration) -> Iterator[str]:
-    """Yield notes on the totals: missing declarations, excluded comparisons, cases left out by the budget, shared runs,
-    and the cost of faults.
+    """Yield notes on the totals: missing declarations, excluded comparisons, cases left out by the budget, and shared
+    runs.
 
     Left-out cases are counted by group and by fault. Faults and families without a single case are named.
     """
@@ -286,7 +286,6 @@ def exploration_notes(exploration: Exploration) -> Iterator[str]:
         cases, runs = replace(exploration, results=results).shared
         if cases:
             yield f"{pluralize(cases, noun)} share {pluralize(runs, 'run')}: a lasting fault that was met only once"
-    yield from _measures(exploration)
 
 
 def left_out_by_group(exploration: Exploration) -> str:

@@ -15,6 +15,7 @@ from offbook.report.scenarios.figures import (
     compare_agents,
     failure_notes,
     figures_of,
+    grouped_failures,
     scenario_title,
     suite_totals,
 )
@@ -87,7 +88,7 @@ class ConsoleReporter:
         for metric, spread in figures.metrics.items():
             title = one_line(metric, MAX_NAME_CHARS)
             self._print((f"  {self._bar} {title} {spread.mean:.2f} ± {spread.deviation:.2f}", "dim"))
-        notes = list(failure_notes(scenario))
+        notes = list(grouped_failures(scenario))
         for note in notes[:MAX_NOTES]:
             self._print((f"  {self._bar} ", "red"), note.headline)
             for line in note.detail:

@@ -117,6 +117,7 @@ def suite_totals(result: SuiteResult) -> str:
 MAX_REASON_CHARS = 300
 MAX_DETAIL_LINES = 60
 MAX_DETAIL_COLUMNS = 240
+MAX_IDS = 3
 ERROR_KINDS = ("error", "mismatch")
 
 
@@ -152,9 +153,21 @@ def failure_notes(scenario: ScenarioResult) -> Iterator[FailureNote]:
         yield from (FailureNote(where, failure) for failure in conversation.failures)
 
 
+def grouped_failures(scenario: ScenarioResult) -> Iterator[FailureNote]:
+    """Return failures like `failure_notes`, those once that differ only in the number of their conversation."""
+    alike: dict[tuple[str, ...], list[FailureNote]] = {}
+    for note in failure_notes(scenario):
+        number = note.where.rpartition(" ")[2] or "1"
+        texts = (text.replace(f"/{number}/", "/…/") for text in (note.failure.reason, note.failure.detail))
+        alike.setdefault((note.failure.kind, *texts), []).append(note)
+    for first, *others in alike.values():
+        numbers = dict.fromkeys(note.where.rpartition(" ")[2] for note in (first, *others))
+        shown = ", ".join([*list(numbers)[:MAX_IDS], *(["…"] if len(numbers) > MAX_IDS else [])])
+        yield first if len(numbers) == 1 else FailureNote(f"{len(numbers):,} conversations ({shown})", first.failure)
+
+
 MAX_CAUSE_CHARS = 120
 MAX_ID_CHARS = 24
-MAX_IDS = 3
 
 
 class Cause(Struct, frozen=True):

@@ -165,7 +165,6 @@ class ProgramSubject:
         self._reporting = frozenset[str]()
         self._running: set[ProgramLife] = set()
         self._is_stopped = False
-        self._kept = KeptFolders(settings.keep, command)
         self._clean_result: dict[str, Any] | None = None
         self._original = None if settings.workdir is None else PrivateFolder()
         self._working: WorkingFolder | None = None
@@ -190,9 +189,11 @@ class ProgramSubject:
         )
         self._network = ProgramNetwork(network, self._inherited)
         mount = None if self._mcp is None else self._mcp.hub
-        self._server = WireServer(
-            options, token=self._network.token, mount=mount, interception=self._network.interception
-        ).start()
+        server = WireServer(options, token=self._network.token, mount=mount, interception=self._network.interception)
+        self._kept = KeptFolders(
+            settings.keep, command
+        )  # last: bad input, such as a broken recording, leaves no backup
+        self._server = server.start()
         self._fresh_launcher = FreshLauncher(self._patience)
         self._launcher = self._forks = self._choose_launcher()
 

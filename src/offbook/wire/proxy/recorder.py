@@ -20,7 +20,7 @@ from offbook.errors import MalformedResponseError, ProviderConnectionError, Prov
 from offbook.events import NULL_SINK, CallRecorded, Sink, capture_content, guard_sink
 from offbook.faults import AnyFault, ConnectionReset, StreamTruncate, Timeout, fault_of, stream_fault_of
 from offbook.faults.stream import TruncateEnding
-from offbook.messages import Accumulator, Response
+from offbook.messages import Accumulator, Response, Usage
 from offbook.providers.pricing import PriceTable
 from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_delta, recorded_calls
@@ -202,6 +202,7 @@ class WireRecorder(Recorder):
 
     def _emit(self, attempt: CallAttempt, exchange: Exchange, *, latency_ms: float) -> None:
         capture_content(self._sink, lambda: attempt.content(exchange))
+        usage = exchange.usage or Usage()
         self._sink.emit(
             CallRecorded(
                 step_id=attempt.step_id,
@@ -211,6 +212,9 @@ class WireRecorder(Recorder):
                 fault_type=None if exchange.fault is None else exchange.fault.type,
                 call=attempt.number,
                 attempt=attempt.attempt_number,
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                cost_usd=exchange.cost_usd,
             )
         )
 

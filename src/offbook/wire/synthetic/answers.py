@@ -147,56 +147,42 @@ _GOOGLE_PREFIX = "models/"
 def models_answer(vendor: str, path: str, names: Sequence[str], *, body: JsonObject | None = None) -> JsonObject | None:
     """Answer the vendor's models endpoint at `path`, or return None for a model not in a non-empty `names`.
 
-    A list is one page: the names in order, each once. Ollama's `/api/show` names its model in the `body`.
+    A list is one page: the names in order, each once. Without known models, every name exists: calls to it are
+    answered. Ollama's `/api/show` names its model in the `body`.
 
     Raises:
         RequestError: the body must name a model, and does not.
     """
     known = list(dict.fromkeys(names))
-    if vendor != "ollama" and vendor not in _ANSWERS:
+    if vendor == "ollama":
+        return ollama_models_answer(path, known, body or {})
+    if vendor not in _MODELS:
         raise RequestError(f"{vendor} has no list of models here", source="path", place=path)
-    return ollama_models_answer(path, known, body or {}) if vendor == "ollama" else _ANSWERS[vendor](path, known)
-
-
-def _openai(path: str, names: Sequence[str]) -> JsonObject | None:
-    return _list_or_one(path, names, _openai_model, _openai_list)
+    if vendor == "google":
+        known = [name.removeprefix(_GOOGLE_PREFIX) for name in known]
+    describe, listed = _MODELS[vendor]
+    parsed = _MODELS_PATH.fullmatch(path)
+    if parsed is None:
+        return None
+    if not parsed["name"]:
+        return listed([describe(name) for name in known])
+    name = unquote(parsed["name"])
+    return describe(name) if name in known or not known else None
 
 
 def _openai_model(name: str) -> JsonObject:
     return {"id": name, "object": "model", "created": 0, "owned_by": "offbook"}
 
 
-def _openai_list(models: list[JsonObject]) -> JsonObject:
-    return {"object": "list", "data": models}
-
-
-def _anthropic(path: str, names: Sequence[str]) -> JsonObject | None:
-    return _list_or_one(path, names, _anthropic_model, _anthropic_list)
-
-
 def _anthropic_model(name: str) -> JsonObject:
-    return {
-        "type": "model",
-        "id": name,
-        "display_name": name,
-        "created_at": LONG_AGO,
-        "lifecycle": "active",
-        "line": None,
-        "deprecated_at": None,
-        "retires_at": None,
-        "capabilities": None,
-        "max_input_tokens": None,
-        "max_tokens": None,
-    }
+    unknown = ("line", "deprecated_at", "retires_at", "capabilities", "max_input_tokens", "max_tokens")
+    model = {"type": "model", "id": name, "display_name": name, "created_at": LONG_AGO, "lifecycle": "active"}
+    return model | dict.fromkeys(unknown)
 
 
 def _anthropic_list(models: list[JsonObject]) -> JsonObject:
     ids = [model["id"] for model in models] or [None]
     return {"data": models, "has_more": False, "first_id": ids[0], "last_id": ids[-1]}
-
-
-def _google(path: str, names: Sequence[str]) -> JsonObject | None:
-    return _list_or_one(path, [name.removeprefix(_GOOGLE_PREFIX) for name in names], _google_model, _google_list)
 
 
 def _google_model(name: str) -> JsonObject:
@@ -211,32 +197,10 @@ def _google_model(name: str) -> JsonObject:
     }
 
 
-def _google_list(models: list[JsonObject]) -> JsonObject:
-    return {"models": models}
-
-
-def _list_or_one(
-    path: str,
-    names: Sequence[str],
-    describe: Callable[[str], JsonObject],
-    listed: Callable[[list[JsonObject]], JsonObject],
-) -> JsonObject | None:
-    """Return the model that the path names, or the list of all. Without known models, every name exists: calls to it
-    are answered.
-    """
-    parsed = _MODELS_PATH.fullmatch(path)
-    if parsed is None:
-        return None
-    if not parsed["name"]:
-        return listed([describe(name) for name in names])
-    name = unquote(parsed["name"])
-    return describe(name) if name in names or not names else None
-
-
-_ANSWERS: dict[str, Callable[[str, Sequence[str]], JsonObject | None]] = {
-    "openai": _openai,
-    "anthropic": _anthropic,
-    "google": _google,
+_MODELS: dict[str, tuple[Callable[[str], JsonObject], Callable[[list[JsonObject]], JsonObject]]] = {
+    "openai": (_openai_model, lambda models: {"object": "list", "data": models}),
+    "anthropic": (_anthropic_model, _anthropic_list),
+    "google": (_google_model, lambda models: {"models": models}),
 }
 
 

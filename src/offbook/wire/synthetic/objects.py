@@ -206,13 +206,7 @@ class StoredObjects:
         self._parts[batch["id"]] = results = [self._batch_result(each) for each in requests]
         failed = sum(each["result"]["type"] == "errored" for each in results)
         self._keep(_batch(batch["id"], succeeded=len(results) - failed, errored=failed))
-        running = batch["request_counts"] | {"processing": len(results)}
-        return batch | {
-            "processing_status": "in_progress",
-            "ended_at": None,
-            "results_url": None,
-            "request_counts": running,
-        }
+        return _running(batch, "in_progress", len(results))
 
     def batch(self, asked: Asked) -> Answer:
         return self._object(asked, _batch(asked.ids[0], succeeded=1, errored=0))
@@ -239,13 +233,7 @@ class StoredObjects:
         counts = dict.fromkeys(batch["request_counts"], 0)
         canceled = batch | {"cancel_initiated_at": LONG_AGO}
         self._keep(canceled | {"request_counts": counts | {"canceled": len(results)}})
-        running = counts | {"processing": len(results)}
-        return canceled | {
-            "processing_status": "canceling",
-            "ended_at": None,
-            "results_url": None,
-            "request_counts": running,
-        }
+        return _running(canceled | {"request_counts": counts}, "canceling", len(results))
 
     def batch_results(self, asked: Asked) -> Answer:
         """Return the messages of a batch as lines of JSON."""
@@ -470,6 +458,13 @@ def _batch(id: str, *, succeeded: int, errored: int) -> JsonObject:
         "cancel_initiated_at": None,
         "results_url": f"/v1/messages/batches/{id}/results",
     }
+
+
+def _running(batch: JsonObject, status: str, processing: int) -> JsonObject:
+    """Return a batch that has not ended yet."""
+    counts = batch["request_counts"] | {"processing": processing}
+    not_yet = {"ended_at": None, "results_url": None}
+    return batch | not_yet | {"processing_status": status, "request_counts": counts}
 
 
 Handler: TypeAlias = Callable[[StoredObjects, Asked], Answer]

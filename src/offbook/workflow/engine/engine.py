@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from offbook.agent import Workflow as AgentWorkflow
 from offbook.clock import SYSTEM_CLOCK, time_limit
-from offbook.errors import InputError, NoProviderError, StepTimeoutError
+from offbook.errors import InputError, NoProviderError, RecordingMismatchError, StepTimeoutError
 from offbook.events import NULL_SINK, Sink, WorkflowEnded, WorkflowStarted, guard_sink
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Request
@@ -153,12 +153,18 @@ class WorkflowEngine:
                         gateway.check_price(Request((), model, step_id=placed.id))
         started_s = SYSTEM_CLOCK.monotonic_s()
         self._sink.emit(WorkflowStarted(definition.name))
-        limit_s = definition.config.timeout_s
-        async with time_limit(limit_s, lambda limit_s: StepTimeoutError(definition.name, timeout_s=limit_s)):
-            failed = await LevelRun(self._level, Scope(RunContext(gateway, results), run_state)).run()
-        status: RunStatus = "failed" if failed else "succeeded"
-        latency_s = SYSTEM_CLOCK.monotonic_s() - started_s
-        self._sink.emit(WorkflowEnded(definition.name, status, latency_s))
+        limit_s, ending = definition.config.timeout_s, "failed"
+        status: RunStatus
+        try:
+            async with time_limit(limit_s, lambda limit_s: StepTimeoutError(definition.name, timeout_s=limit_s)):
+                failed = await LevelRun(self._level, Scope(RunContext(gateway, results), run_state)).run()
+            ending = status = "failed" if failed else "succeeded"
+        except RecordingMismatchError:
+            ending = "refused"
+            raise
+        finally:
+            latency_s = SYSTEM_CLOCK.monotonic_s() - started_s
+            self._sink.emit(WorkflowEnded(definition.name, ending, latency_s))
         return WorkflowResult(
             workflow=definition.name, status=status, state=run_state, steps=results, latency_s=latency_s
         )

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from offbook.agent import Message, ProviderClient, Workflow, WorkflowRunner
 from offbook.agent.clients import ChunkType, StreamChunk
-from offbook.agent.message import opening_messages
+from offbook.agent.message import MessageMeta, MessageRole, MessageType, opening_messages
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError, StepError, ToolArgumentsError, ToolRefusalError, ToolResolutionError
 from offbook.gateway.gateway import ProviderGateway
@@ -99,18 +99,67 @@ def _model_name(definition: ModelFields, environment: Environment) -> str:
     return model
 
 
+SCHEMA_REQUEST = "Answer only with JSON that fits this JSON schema:"
+MAX_PROBLEM_CHARS = 500
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?```\s*", re.DOTALL)
 
 
 class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
-    """Calls a model; its text, or with `json` the parsed value, is the output."""
+    """Calls a model. Its text is the output, or with `json` or a `response_schema` the parsed value.
+
+    An answer that does not fit the schema goes back to the model with what is wrong.
+    """
+
+    def __init__(self, definition: LlmCallStep, environment: Environment) -> None:
+        super().__init__(definition, environment)
+        schema = definition.response_schema
+        self._validator = None
+        if schema is not None:
+            from offbook.tools.schema_parameters import validator_of  # noqa: PLC0415 - jsonschema loads slowly
+
+            self._validator = validator_of(schema, source=f"steps.{self.step_id}", place="response_schema")
+
+    def opening(self, scope: Scope) -> list[Message]:
+        messages, schema = super().opening(scope), self.definition.response_schema
+        if schema is not None:
+            asked = f"{messages[-1].content}\n\n{SCHEMA_REQUEST} {orjson.dumps(schema).decode()}"
+            messages[-1] = replace(messages[-1], content=asked)
+        return messages
 
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
-        text = await (self._with_tools(scope, gateway) if self.definition.tools else self._once(scope, gateway))
-        return _parse_json(text) if self.definition.parse_json else text
+        transcript = self.opening(scope)
+        ask = self._with_tools if self.definition.tools else self._once
+        retries = 0 if self._validator is None else self.definition.max_retries_per_step
+        while True:
+            text, transcript = await ask(transcript, gateway)
+            try:
+                return self._value(text)
+            except StepError as error:
+                if not retries:
+                    raise
+                retries -= 1
+                nudge = f"{error}. {SCHEMA_REQUEST} {orjson.dumps(self.definition.response_schema).decode()}"
+                transcript.append(Message(MessageRole.USER, nudge, MessageMeta(MessageType.RETRY_NUDGE)))
 
-    async def _once(self, scope: Scope, gateway: ProviderGateway) -> str:
-        reply = await gateway.send(self._request(scope))
+    def _value(self, text: str) -> Any:
+        """Return the output for an answer. Raises StepError if it is not the JSON that it should be."""
+        if self._validator is None:
+            return _parse_json(text) if self.definition.parse_json else text
+        from offbook.tools.schema_parameters import value_problems  # noqa: PLC0415 - as above
+
+        value = _parse_json(text)
+        if problems := value_problems(self._validator, value):
+            raise StepError(f"the answer does not fit the schema: {shorten('; '.join(problems), MAX_PROBLEM_CHARS)}")
+        return value
+
+    async def _once(self, transcript: list[Message], gateway: ProviderGateway) -> tuple[str, list[Message]]:
+        """Return the answer, and the transcript with it."""
+        text = await self._text(transcript, gateway)
+        answered = Message(MessageRole.ASSISTANT, text, MessageMeta(MessageType.TEXT_RESPONSE))
+        return text, [*transcript, answered]
+
+    async def _text(self, transcript: Sequence[Message], gateway: ProviderGateway) -> str:
+        reply = await gateway.send(self._request(transcript))
         if not self.stream:
             return _answer_text(await reply.collect())
         text = ""
@@ -127,11 +176,9 @@ class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
             await reply.aclose()
         return text
 
-    def _request(self, scope: Scope) -> Request:
-        system, prompt = self.prompts(scope)
-        user: JsonObject = {"role": "user", "content": prompt}
+    def _request(self, transcript: Sequence[Message]) -> Request:
         return Request(
-            ({"role": "system", "content": system}, user) if system else (user,),
+            tuple(message.to_dict() for message in transcript),
             self.model,
             temperature=self.temperature,
             max_tokens=self.max_tokens,
@@ -140,7 +187,8 @@ class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
             workflow=self.environment.workflow,
         )
 
-    async def _with_tools(self, scope: Scope, gateway: ProviderGateway) -> str:
+    async def _with_tools(self, transcript: list[Message], gateway: ProviderGateway) -> tuple[str, list[Message]]:
+        """Return the answer after the last tool, and the transcript with it."""
         toolbox = self.environment.toolbox
         runner = WorkflowRunner(
             self.client(gateway),
@@ -149,8 +197,8 @@ class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
             on_chunk=self.forward_chunk,
         )
         agent = Workflow(self.step_id, tools=Toolbox([toolbox[name] for name in self.definition.tools]))
-        answer: str = await runner.run(agent, "", initial_messages=self.opening(scope))
-        return answer
+        done = await runner.run_in_full(agent, "", initial_messages=transcript)
+        return done.result, list(done.messages)
 
 
 def _answer_text(response: Response) -> str:

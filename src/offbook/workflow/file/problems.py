@@ -116,7 +116,8 @@ def _in_value(value: Any, kind: inspect.Type, path: DocumentPath, description: s
     classes, name = _EXPECTED.get(type(kind), (object, ""))
     if not isinstance(value, classes) or (isinstance(value, bool) and classes not in (bool, object)):
         reason = f"expected {name}, got {show_value(value)}"
-        return iter([Mismatch(path, reason, _boolean_hint(kind, value) or _brace_hint(kind, value))])
+        hint = _boolean_hint(kind, value) or _brace_hint(kind, value) or _dash_hint(kind, value)
+        return iter([Mismatch(path, reason, hint)])
     return _in_fitting(value, kind, path, description)
 
 
@@ -216,6 +217,17 @@ def _in_literal(value: object, kind: inspect.LiteralType, path: DocumentPath) ->
 def _boolean_hint(kind: inspect.Type, given: object) -> str:
     is_word = isinstance(given, str) and given.lower() in ("yes", "no", "on", "off", "y", "n")
     return "write true or false" if isinstance(kind, inspect.BoolType) and is_word else ""
+
+
+def _dash_hint(kind: inspect.Type, given: object) -> str:
+    """Return a hint for a list of objects that is written as a mapping of them."""
+    if not isinstance(kind, inspect.VarTupleType) or not isinstance(given, Mapping) or not given:
+        return ""
+    if isinstance(kind.item_type, inspect.StrType):
+        return ""
+    is_named = all(isinstance(each, Mapping) for each in given.values())
+    name = next(iter(given), "name") if is_named else "name"
+    return f"begin each with a dash: - {{id: {name}, …}}"
 
 
 def _brace_hint(kind: inspect.Type, given: object) -> str:

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 from msgspec.structs import fields as struct_fields
 
+from offbook.errors import InputError
 from offbook.gateway.retry import RETRYABLE_STATUSES, RetryPolicy
 from offbook.messages import JsonObject
 from offbook.vendors import MockableProviderName
@@ -168,10 +169,29 @@ class ModelFields(StepFields, frozen=True, kw_only=True):
 
 
 class LlmCallStep(ModelFields, frozen=True, kw_only=True, tag="llm_call"):
-    """Calls a model once, or until it stops calling tools. With `json`, the answer is parsed as JSON."""
+    """Calls a model once, or until it stops calling tools. With `json`, the answer is parsed as JSON.
+
+    `response_schema` is the JSON schema of that JSON. The model is told, and asked again up to `max_retries_per_step`
+    times with what is wrong.
+    """
 
     max_tool_iterations: PositiveInt = 5
     parse_json: bool = field(default=False, name="json")
+    response_schema: dict[str, Any] | None = None
+    max_retries_per_step: NonNegativeInt = 3
+
+    @staticmethod
+    def conflict(declared: JsonObject) -> str:
+        schema = declared.get("response_schema")
+        if not isinstance(schema, dict):
+            return ""
+        from offbook.tools.schema_parameters import validator_of  # noqa: PLC0415 - jsonschema loads slowly
+
+        try:
+            validator_of(schema, source="", place="response_schema")
+        except InputError as error:
+            return f"{error.place}: {error.reason}"
+        return ""
 
 
 class Prerequisite(Definition, frozen=True, kw_only=True):
