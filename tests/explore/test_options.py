@@ -13,8 +13,18 @@ def names(variants):
 ORDERS = ["held_until", "cancelled", "cancelled after"]
 SOCKETS = ["ws_close 1011", "ws_close 1013", "ws_close 1001", "ws_reorder", "ws_repeat"]
 INSTRUCTIONS = [f"injected_text {name}" for name in ("ignore", "system", "exfiltrate", "helpful", "obeyed")]
+MODEL_LIES = ["wrong_names", "garbled_content", "wrong_fields", "previous_answer"]
 LIES = ["tool_stale", "tool_other", "tool_noop", "field_missing", "value_changed", "duplicate_item", "truncated_list"]
-OPTIONAL = ["wrong_values", "doubled_tool_calls", "shared_tool_id", *SOCKETS, *LIES, *ORDERS, *INSTRUCTIONS]
+OPTIONAL = [
+    "wrong_values",
+    *MODEL_LIES,
+    "doubled_tool_calls",
+    "shared_tool_id",
+    *SOCKETS,
+    *LIES,
+    *ORDERS,
+    *INSTRUCTIONS,
+]
 
 
 def test_all_is_the_whole_menu_but_what_only_some_agents_can_withstand():
@@ -26,9 +36,8 @@ def test_all_is_the_whole_menu_but_what_only_some_agents_can_withstand():
 
 
 def test_the_lies_have_a_name_together():
-    assert names(select_variants("lies")) == LIES
-    with pytest.raises(InputError, match="lies: faults of tools cannot fire over HTTP"):
-        select_variants("lies", WIRE_VARIANTS)
+    assert names(select_variants("lies")) == MODEL_LIES + LIES
+    assert names(select_variants("lies", WIRE_VARIANTS)) == MODEL_LIES
 
 
 def test_faults_are_chosen_by_their_own_names_or_by_their_types_in_the_order_of_the_menu():

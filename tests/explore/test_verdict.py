@@ -524,6 +524,22 @@ def test_a_result_may_lack_an_effect_of_whose_end_nobody_has_heard():
     assert assess(run, clean_run(result=LIST, effects=INVOICES)).title == "different result"
 
 
+RESIGNED = "I could not finish this: a step failed (gave-up-kdlmpd)"
+
+
+@pytest.mark.parametrize(
+    ("title", "result", "effects"),
+    [
+        ("failed partway", RESIGNED, (BOOKED,)),
+        ("failed cleanly", RESIGNED, ()),
+        ("missing effect", f"done. {RESIGNED}", (BOOKED,)),
+    ],
+)
+def test_who_passes_on_that_the_model_gave_up_has_given_up_and_is_not_told_to_name_what_stands(title, result, effects):
+    run = fired_run(result=result, effects=effects, continuation="resigned", diverged="never recorded")
+    assert assess(run, clean_run(effects=(BOOKED, PAID)), gave_up=gave_up_by("^I could")).title == title
+
+
 def test_a_question_claims_no_effect():
     result = "Order 42 is refunded? No. Not yet."
     clean = clean_run(result="Order 42 is refunded.", effects=(PAID,))

@@ -15,7 +15,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "faults" / "kinds.md"
 CLEAN = {"content": "one two three", "model": "gpt-4o", "usage": {"prompt_tokens": 5, "completion_tokens": 3}}
 SAME_REPLY = {"one_more_tool", "slow", "wrong_content_type", "ws_reorder", "ws_repeat"}
 PASS_ON = SAME_REPLY | {"partial_response", "slow_drip", "stream_stall", "stream_truncate"}
-ASK_ONCE = PASS_ON | {"doubled_tool_calls", "shared_tool_id", "wrong_types", "wrong_values"}
+LIE = {"garbled_content", "previous_answer", "wrong_fields", "wrong_names"}
+ASK_ONCE = PASS_ON | LIE | {"doubled_tool_calls", "shared_tool_id", "wrong_types", "wrong_values"}
 every_fault = pytest.mark.parametrize("fault", SAMPLES, ids=lambda fault: fault.type)
 both_ways = pytest.mark.parametrize("ask", ["complete", "stream"])
 

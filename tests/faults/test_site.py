@@ -153,6 +153,9 @@ ASKS = Response("one two three", "m", tool_calls=(ToolCall("find", {"order": "x"
 TOOLS = [{"type": "function", "function": {"name": "find"}}]
 WITHOUT_TEXT = {"connection_reset", "timeout", "content_filter", "empty_response", "slow", "slow_drip", "stream_stall"}
 WITHOUT_TEXT |= {
+    "previous_answer",
+    "wrong_fields",
+    "wrong_names",
     "wrong_content_type",
     "doubled_tool_calls",
     "shared_tool_id",

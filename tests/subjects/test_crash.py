@@ -43,11 +43,11 @@ POSTS = PAYS.replace(
 )
 
 
-def crash(program, line):
+def crash(program, *lines):
     """Run a program until it crashes there, and again."""
     with program:
         clean = program.run(FaultPlan())
-        return clean, program.run(plan_of(line))
+        return clean, program.run(plan_of(*lines))
 
 
 def explored(program, faults="crash"):
@@ -74,6 +74,31 @@ def test_a_program_keeps_its_temporary_folder_and_nothing_else(tmp_path):
     counts = 'print(life, file=open(os.environ["TMPDIR"] + "/seen", "w")); print(open(lives).read())'
     _, run = crash(subject(PAYS + counts, tmp_path, *ANSWERS), "call=1: crash before")
     assert run.result["stdout"] == "Paid.\nxx\n"
+
+
+def test_a_program_is_killed_again_while_it_recovers(tmp_path):
+    clean, run = crash(
+        subject(PAYS, tmp_path, *ANSWERS, side_effects=("pay",)), "call=2: crash before", "call=4: crash before"
+    )
+    assert run.result == clean.result
+    assert [call.number for call in run.calls] == [1, 3, 5, 6]
+    assert [str(effect) for effect in run.effects] == ["pay(order=42)"] * 3
+    assert (
+        assess(run, clean).evidence[1].startswith("it was killed before call 2, and again before call 4, and started")
+    )
+
+
+def test_pairs_kill_a_program_again_and_next_to_another_fault(tmp_path):
+    program = subject(PAYS, tmp_path, *ANSWERS, side_effects=("pay",), crashes=True)
+    with program:
+        variants = select_variants("wrong_content_type,crash", program.variants)
+        options = ExploreOptions(variants=variants, pairs=True)
+        exploration = Explorer(program, options, executor=executor_of(program, 1)).explore()
+    pairs = {str(each.case): each for each in exploration.results if each.case.group == "pairs"}
+    again = pairs["call=2: crash before; call=4: crash before"]
+    assert (again.title, len(again.run.fired)) == ("repeated effect", 2)
+    (beside,) = (each for name, each in pairs.items() if name.startswith("call=1 attempt=1: ") and "call=2" in name)
+    assert len(beside.run.fired) == 2
 
 
 @pytest.mark.parametrize("code", [PAYS, POSTS], ids=["effect()", "over HTTP"])

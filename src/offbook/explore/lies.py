@@ -20,6 +20,7 @@ class ToldLie(Struct, frozen=True):
     """A lie that fired: the call with the lie as its result, and the true result of the run without a fault."""
 
     line: PlannedFault
+    fault: Lie
     call: ToolRun
     truth: str
 
@@ -62,7 +63,7 @@ def told_lies(run: Run, clean: Run) -> list[ToldLie]:
         same = [each for each in clean.tools if call is not None and _is_same(each, call)]
         if call is not None and same:
             truth = next((each for each in same if each.call == call.call), same[-1])
-            lies.append(ToldLie(line, call, truth.result))
+            lies.append(ToldLie(line, line.fault, call, truth.result))
     return lies
 
 
@@ -79,7 +80,7 @@ def _in_itself(lie: ToldLie) -> Iterator[str]:
     if missing := [name for name, _ in values_of(truth) if name not in names]:
         yield f"the result of {tool} lacks {missing[0]!r}"
     items, whole = list_in(told) or [], list_in(truth) or []
-    if isinstance(lie.line.fault, DuplicateItem) and items and all(whole.count(each) == 1 for each in whole):
+    if isinstance(lie.fault, DuplicateItem) and items and all(whole.count(each) == 1 for each in whole):
         yield f"the result of {tool} has {shorten(result_text(items[-1]), 60)} twice"
     counts = [name for name, value in values_of(told) if value == str(len(whole))] if len(items) < len(whole) else []
     if counts:
@@ -102,7 +103,7 @@ def _elsewhere(lie: ToldLie, run: Run, clean: Run) -> Iterator[str]:
         for name, value in values_of(each.result) if is_about else ():
             if (name, value) in true:
                 yield f"{each.tool} says {name}={shorten(value, 60)}"
-    if lie.line.fault.runs_tool:
+    if lie.fault.runs_tool:
         return
     later = run.tools[run.tools.index(lie.call) + 1 :]
     expected = _after(lie.call, clean)

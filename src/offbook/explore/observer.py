@@ -31,7 +31,7 @@ from offbook.messages import (
 from offbook.recording.format.exchange import ToolExchange, json_arguments
 from offbook.recording.format.wire_record import WireRecord
 from offbook.recording.match.conversation import message_text
-from offbook.recording.tool_names import is_steering
+from offbook.recording.recorded_tools import is_steering
 from offbook.session.injector import refuse_crash
 from offbook.session.script import ModelScript
 from offbook.text import shorten

@@ -118,7 +118,7 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
 def is_of_tools(name: str) -> bool:
     """Return whether a fault of that name is one of tools."""
     known = (variant for variant in MCP_VARIANTS if variant.fault.is_for_tools)
-    return name == LIES or any(name in (variant.name, variant.fault.type) for variant in known)
+    return any(name in (variant.name, variant.fault.type) for variant in known)
 
 
 def _choose(variant: FaultVariant, names: Sequence[str]) -> FaultVariant | None:

@@ -19,6 +19,9 @@ from offbook.faults import PlannedFault
 PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", "tool_lost")
 """The most likely faults, tried as the second of a pair."""
 
+CRASHES = ("crash before", "crash after")
+"""The second faults of a program's pairs, if it may crash: beside another fault, or again while it recovers."""
+
 
 class FaultPair(Struct, frozen=True):
     """A pair of faults. Its `kind` are the columns of both.
@@ -55,7 +58,8 @@ class Pairs:
 
     def __init__(self, clean: Run, variants: Iterable[FaultVariant], *, first_number: int) -> None:
         self._first_number = first_number
-        self._variants = [variant for variant in variants if variant.name in PAIRED_FAULTS]
+        paired = (*PAIRED_FAULTS, *CRASHES) if clean.is_program else PAIRED_FAULTS
+        self._variants = [variant for variant in variants if variant.name in paired]
         self._sites = sites_of(clean)
         self._fitting = [sum(variant.fits(site) for variant in self._variants) for site in self._sites]
         self._known: dict[frozenset[str], FaultCase] = {}
@@ -81,10 +85,10 @@ class Pairs:
     def add(self, case: FaultCase, run: Run, *, is_finding: bool) -> None:
         """Add the pairs that the run of a single fault shows."""
         self._foreseen += self._expected(case)
-        if run.first_life is not None:  # sites are those of the first life
+        if run.first_life is not None and not run.is_program:  # sites are those of the first life
             return
         reached, near = sites_of(run), rows_near_effects(run)
-        sites = reached[place_after(case, reached) :]
+        sites = reached[place_after(case, reached) :] if run.first_life is None else _after_crash(case, reached)
         distances = {site.row: place for place, site in reversed([*enumerate(sites)])}
         for lines, row in pairs_of(case, sites, self._variants):
             pair = FaultCase(f"{self._first_number + len(self._known):04}", lines, ())
@@ -130,6 +134,13 @@ def place_after(case: FaultCase, sites: Sequence[ExploredSite]) -> int:
     lines = [replace(line.at, chunk=None) for line in case.lines]
     fired = [place for place, site in enumerate(sites) if site.at in lines or replace(site.at, attempt=None) in lines]
     return fired[-1] + 1 if fired else len(sites)
+
+
+def _after_crash(case: FaultCase, sites: Sequence[ExploredSite]) -> list[ExploredSite]:
+    """Return the sites of a program's life after a crash. Its calls are counted on; the one that was killed is none."""
+    at = case.lines[-1].at
+    same = [site for site in sites if (site.at.tool, site.at.step_id) == (at.tool, at.step_id)]
+    return [site for site in same if (site.at.call or 0) > (at.call or 0)]
 
 
 class _ExpectedPairs(Pairs):

@@ -43,14 +43,18 @@ from offbook.faults.response import (
     ContentFilter,
     DoubledToolCalls,
     EmptyResponse,
+    GarbledContent,
     InvalidToolArgs,
     MalformedResponse,
     OneMoreTool,
     PartialResponse,
+    PreviousAnswer,
     Refusal,
     SharedToolId,
     ToolCallFault,
     UnknownTool,
+    WrongFields,
+    WrongNames,
     WrongShape,
     WrongTypes,
     WrongValues,
@@ -93,6 +97,10 @@ AnyFault: TypeAlias = (
     | InvalidToolArgs
     | WrongTypes
     | WrongValues
+    | WrongNames
+    | GarbledContent
+    | WrongFields
+    | PreviousAnswer
     | DoubledToolCalls
     | SharedToolId
     | OneMoreTool

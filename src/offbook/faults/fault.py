@@ -353,7 +353,8 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
             return False
         if self.http_only and not site.is_over_http and not site.is_tool:
             return False
-        if "lies" in self.fault.traits and not self.is_of_fields and not site.can_tell(self.fault):
+        is_lie_of_tool = is_for_tools and "lies" in self.fault.traits
+        if is_lie_of_tool and not self.is_of_fields and not site.can_tell(self.fault):
             return False
         return bool(site.positions) or not self.needs_stream
 

@@ -273,9 +273,15 @@ class FaultPlan:
         """Whether the plan has a crash."""
         return any(isinstance(line.fault, Crash) for line in self.faults)
 
-    def without_crashes(self) -> FaultPlan:
-        """Return the plan for the time after a crash."""
-        return FaultPlan([line for line in self.faults if not isinstance(line.fault, Crash)], chaos=self.chaos)
+    def crashes_of(self, lines: Iterable[PlannedFault] | None = None) -> list[PlannedFault]:
+        """Return the crashes among these lines of the plan, or all."""
+        crashes = [line for line in self.faults if isinstance(line.fault, Crash)]
+        return crashes if lines is None else [line for line in lines if line in crashes]
+
+    def without_crashes(self, lines: Iterable[PlannedFault] | None = None) -> FaultPlan:
+        """Return the plan for the time after these crashes, or after all."""
+        over = self.crashes_of(lines)
+        return FaultPlan([line for line in self.faults if line not in over], chaos=self.chaos)
 
     def line_at(self, site: Site | ToolSite) -> PlannedFault | None:
         """Return the line that covers `site`, if any."""

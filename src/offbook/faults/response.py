@@ -362,6 +362,78 @@ def _of_another_value(value: Any, mark: str) -> Any:
             return value
 
 
+class WrongNames(_ToolCallsFault, frozen=True, tag="wrong_names"):
+    """The model gives every argument of its tool calls under another name."""
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"lies"})
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        form = FaultVariant("wrong_names", cls(), is_optional=True, needs_tools=True, needs_tool_calls=True)
+        return (form,)
+
+    def changed(self, call: ToolCall, mark: str, number: int) -> Iterator[ToolCall]:
+        yield replace(call, args={f"the_{name}": value for name, value in call.args.items()})
+
+
+class _ChangedContent(Fault, frozen=True):
+    """A plausible answer of the model with another content. An answer that does not fit is not changed."""
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"lies"})
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant(str(cls.__struct_config__.tag), cls(), is_optional=True),)
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        clean = await call.clean()
+        async with aclosing(clean):
+            return WholeReply(self.changed(await clean.collect(), call))
+
+    @abstractmethod
+    def changed(self, response: Response, call: FaultedCall) -> Response:
+        """Return the response that the caller gets."""
+
+
+class GarbledContent(_ChangedContent, frozen=True, tag="garbled_content"):
+    """Answers with the words of its text in the reverse order."""
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"lies", "reads_like_answer"})
+
+    def changed(self, response: Response, call: FaultedCall) -> Response:
+        words = response.content.split()
+        return replace(response, content=add_mark(" ".join(reversed(words)), call.mark)) if words else response
+
+
+class WrongFields(_ChangedContent, frozen=True, tag="wrong_fields"):
+    """Answers with a JSON object, as structured output, whose fields have other names."""
+
+    def changed(self, response: Response, call: FaultedCall) -> Response:
+        fenced = _FENCE.fullmatch(response.content)
+        try:
+            value = orjson.loads(fenced["inside"] if fenced else response.content)
+        except orjson.JSONDecodeError:
+            return response
+        if not isinstance(value, dict):
+            return response
+        return replace(response, content=orjson.dumps({f"the_{name}": each for name, each in value.items()}).decode())
+
+
+class PreviousAnswer(_ChangedContent, frozen=True, tag="previous_answer"):
+    """Gives the model's previous answer in the conversation again."""
+
+    def changed(self, response: Response, call: FaultedCall) -> Response:
+        said = [message for message in call.request.messages if message.get("role") == "assistant"]
+        if not said:
+            return response
+        calls = tuple(
+            replace(each, id=f"call_again_{number}") for number, each in enumerate(_made_calls(said[-1:]), len(said))
+        )
+        content, reason = said[-1].get("content"), "tool_calls" if calls else "stop"
+        text = content if isinstance(content, str) else ""
+        return replace(response, content=text, tool_calls=calls, reasoning=None, finish_reason=reason)
+
+
 class DoubledToolCalls(_ToolCallsFault, frozen=True, tag="doubled_tool_calls"):
     """The model makes each of its tool calls twice, the second time under another id."""
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import cached_property, partial
+from typing import cast
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -128,8 +129,8 @@ class Session(Faulted):
         if "lies" not in fault.traits:
             return fault.outcome(call)
         told = fault.outcome(replace(call, known=self.known_answers(call.tool)))
-        if told is call.result and not getattr(fault, "withholds_effect", False):
-            self.take_back(site, fault)
+        if told is call.result and not (isinstance(fault, ToolFault) and fault.withholds_effect):
+            self.take_back(site, cast("AnyToolFault", fault))
         return told
 
     def known_answers(self, tool: str) -> list[KnownAnswer]:

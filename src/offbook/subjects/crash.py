@@ -19,9 +19,11 @@ _KILLED = 137
 _CRASHED = "crashed"
 
 
-def first_life(run: Run) -> FirstLife:
-    """Return the run until its crash, the last fired fault."""
-    return FirstLife(_describe_crash(parse_fault(run.fired[-1])), run.effects)
+def first_life(run: Run, before: FirstLife | None = None) -> FirstLife:
+    """Return the run until its crash, the last fired fault. It may have been killed `before`."""
+    crashes = [line for line in map(parse_fault, run.fired) if isinstance(line.fault, Crash)]
+    killed = _describe_crash(crashes[-1])
+    return FirstLife(killed if before is None else f"{before.killed}, and again {killed}", run.effects)
 
 
 def _describe_crash(line: PlannedFault) -> str:

@@ -212,12 +212,13 @@ def print_notes(options: WireArguments) -> None:
         InputError: the recording cannot be read.
     """
     if options.replay is not None and options.mcp is None:
-        from offbook.recording.tool_names import answered_tool_names, called_tool_names
+        from offbook.recording.recorded_tools import RecordedTools
 
+        recorded = RecordedTools(options.replay)
         runs_all = isinstance(options, ExecArguments) and options.run_tools
         quiet = {name for name, tool in options.tools.items() if tool.read_only or tool.run}
-        quiet |= set() if runs_all else answered_tool_names(options.replay)
-        if tools := ", ".join(name for name in called_tool_names(options.replay) if name not in quiet):
+        quiet |= set() if runs_all else recorded.answered | recorded.steering
+        if tools := ", ".join(name for name in recorded.called if name not in quiet):
             message = (
                 f"no result of {tools} is recorded: a tool is refused if it can be taken over, and else runs for real"
             )

@@ -97,7 +97,7 @@ class LaunchedRun(Struct, frozen=True, kw_only=True):
 
 
 class ProgramLives:
-    """The processes of one run of a program: the first is killed at a planned crash, the second is not.
+    """The processes of one run of a program: one more than it has planned crashes.
 
     They are the host of the run, which reports its effects to `files`. The run is ended on the server's thread, while
     the program waits for it.
@@ -127,8 +127,8 @@ class ProgramLives:
         return self._files.count_effects()
 
     def restart(self) -> ProgramLife:
-        """Return the process of the second life."""
-        self.process = self._start()
+        """Return the process of the next life."""
+        self.process, self.has_crashed = self._start(), False
         return self.process
 
 

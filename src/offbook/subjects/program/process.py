@@ -213,12 +213,12 @@ class RunClock:
         long = f"{idle_s:g} s" if is_plain else "more than ten times as long as without a fault"
         if last is None or last.at_s < self._started_s:
             return f"it had made no call after {long}"
+        if last.has_server_ended:
+            return f"it had not ended {long} after {last.name}, whose server ended without an answer"
         sleeps_s, allowed_s = wakes_s - self._now_s(), round(self.due_s - last.at_s, 1)
         if allowed_s < sleeps_s < inf:  # and not for shorter times, again and again
             hint = f"longer than {allowed_s:g} s: it needs a shorter pause, or -o deadline=SECONDS"
             return f"it sleeps for {round(sleeps_s, 1):g} s after {last.name}, {hint}"
-        if last.has_server_ended:
-            return f"it had not ended {long} after {last.name}, whose server ended without an answer"
         return f"it had not ended {long} after {last.name}, and was not waiting for an answer"
 
 

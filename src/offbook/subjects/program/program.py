@@ -35,12 +35,12 @@ from offbook.explore.run import (
     overlaps_of,
 )
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
-from offbook.faults import Crash, FaultPlan
+from offbook.faults import FaultPlan
 from offbook.private_folder import PrivateFolder
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
-from offbook.recording.tool_names import answered_tool_names
+from offbook.recording.recorded_tools import RecordedTools
 from offbook.session.script import ModelScript, Script
 from offbook.settings import find_project, unknown_tools
 from offbook.subjects.crash import first_life
@@ -306,10 +306,10 @@ class ProgramSubject:
                 self._mcp.write_config(files.mcp_config, url=self._server.url, session=name)
             ended = self._live(lives.process, observer, session, files, working)
             before = None
-            if any(isinstance(line.fault, Crash) for line in session.fired):
+            while session.plan.crashes_of(session.faults.fired_lines):
                 lives.check_crash()
-                before = first_life(self._run_of(ended))
-                session.follow(plan.without_crashes())
+                before = first_life(self._run_of(ended), before)
+                session.follow(session.plan.without_crashes(session.faults.fired_lines))
                 ended = self._live(lives.restart(), observer, session, files, working)
             served = None if self._mcp is None else self._mcp.end_run(session)
             continued_by, unknown = ("", []) if served is None else (served.continued_by, list(served.unknown))
@@ -393,7 +393,7 @@ class ProgramSubject:
         """Raise InputError if a recorded tool ran for real without asking."""
         if self._settings.runs_tools:
             return
-        recorded = answered_tool_names(self._replay)
+        recorded = RecordedTools(self._replay).answered
         inferred = dict.fromkeys(tool.tool for tool in observer.inferred_tools(observed=self._taken))
         names = [name for name in inferred if name in recorded and not self._is_of_mcp(name)]
         if names:
