@@ -52,7 +52,7 @@ def _json_text(value: object) -> str:
 
 
 def estimate_tokens(chars: int) -> int:
-    """Estimate the tokens of a text of that many characters."""
+    """Estimate the tokens of a text from its number of characters."""
     return math.ceil(chars / CHARS_PER_TOKEN)
 
 

@@ -774,7 +774,7 @@ def test_a_tool_that_returned_a_failure_has_not_run_twice():
 
 
 def test_a_recovery_is_hedged_if_nobody_saw_its_effects():
-    hedge = "as far as the conversation shows: nobody saw refund run"
+    hedge = "as far as the conversation shows; not observed: refund"
     assert assess(fired_run(effects=(ASKED,)), clean_run(effects=(ASKED,))).evidence[-1] == hedge
     assert hedge not in assess(fired_run(effects=(PAID,)), PAYING).evidence
 
@@ -914,8 +914,8 @@ def refused(number=2, **fields):
     ("calls", "end"),
     [
         ((refused(),), "no later request was accepted"),
-        ((refused(), refused(3)), "for ever: 1 further request was refused, too"),
-        ((refused(), refused(3), refused(4)), "for ever: 2 further requests were refused, too"),
+        ((refused(), refused(3)), "permanently: 1 further request was also refused"),
+        ((refused(), refused(3), refused(4)), "permanently: 2 further requests were also refused"),
     ],
 )
 def test_a_run_that_the_api_refuses_for_ever_is_a_finding(calls, end):

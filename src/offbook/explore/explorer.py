@@ -522,7 +522,7 @@ class Explorer:
         return schedule(self.cases, rows_near_effects(self.clean))
 
     def _run_or_share(self, alone: Sequence[FaultCase], others: Sequence[FaultCase]) -> Generator[CaseResult]:
-        """Run the cases; last the `others`, which may share a run with one of them, if they do not."""
+        """Run the cases, then those of the `others` that share no run with them."""
         yield from self._run(alone)
         different = []
         for case in others:

@@ -323,7 +323,7 @@ class _Judge:
         if self._has_same_state and (other := Counter(map(str, run.effects)) - Counter(map(str, clean.effects))):
             closing.append(f"the end state is the same, although other effects ran: {', '.join(other.elements())}")
         if unseen := sorted({effect.tool for effect in clean.effects if effect.source != "observed"}):
-            closing.append(f"as far as the conversation shows: nobody saw {', '.join(unseen)} run")
+            closing.append(f"as far as the conversation shows; not observed: {', '.join(unseen)}")
         yield Assessment("recovered", (_recovery_text(run, clean), *closing))
 
     def _other_result(self) -> Iterator[Assessment]:
@@ -625,10 +625,10 @@ class _Judge:
         return not has_run and self._answers.is_needed(call)
 
     def _failed_tools(self) -> list[ToolRun]:
-        """Return the clean run's tool calls that never got a whole result, and that no other replaced.
+        """Return the clean run's tool calls that never got a whole result, and were not replaced by another call.
 
-        It does not matter whether the call was prevented, its answer lost, or its result empty or broken. A done effect
-        is none of them: a result that claims it is true. A read that is repeated with one result is needed once.
+        The call may have been prevented, its answer lost, or its result empty or broken. A completed effect is not
+        among them: a result that claims it is true. A read that is repeated with one result is needed once.
         """
         done = {effect.tool for effect in self._run.effects if effect.outcome == "done"}
         wanted = Counter(_call_identity(each) for each in self._clean.tools if each.has_run and each.error is None)

@@ -124,7 +124,7 @@ class Recorder:
     def answers(self) -> RecordingReader:
         """Return the recording to replay if it `has_answers`, without this run's additions.
 
-        A shared recording is read as it is at the time of a call, with everybody's additions.
+        A shared recording is read at the time of a call, including the additions of other processes.
         """
         if self.cache is not None:
             return self.cache.reader
@@ -214,7 +214,7 @@ class Recorder:
     def record_tool(
         self, tool: str, exchange: ToolExchange, *, credentials: Iterable[str] = (), turn: CallTurn = OWN_TURN
     ) -> RecordedAs:
-        """Record an exchange of a tool, like `record`."""
+        """Record an exchange of a tool, by the rules of `record`."""
         redactor = self._knowing(credentials)
         exchange = exchange if self._folders is None else self._folders.rename(exchange)
         key = redactor.text(tool)

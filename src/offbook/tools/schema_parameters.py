@@ -25,7 +25,7 @@ from offbook.tools.parameters import (
 )
 
 SHAPES = {"$ref", "allOf", "anyOf", "oneOf", "properties"}
-"""Keywords of which a schema without a type has at least one."""
+"""A schema without a type has at least one of these keywords."""
 
 
 class SchemaParameters:

@@ -336,7 +336,7 @@ class ProgramTools:
         """Return the answer to a call. An answer that `is_lost` stays for the next call.
 
         Raises:
-            RecordingMismatchError: there is none.
+            RecordingMismatchError: no recorded answer matches.
         """
         if self.source is None:
             raise RecordingMismatchError(f"no call of {call.tool} is recorded", kind="missing", key=call.tool)

@@ -279,7 +279,7 @@ def _run(
 
 
 class _Place:
-    """Where the program works while the block lasts: here, or in a copy of the folder of --workdir.
+    """The program's working folder while the block lasts: the current one, or a copy of --workdir.
 
     Raises:
         InputError: there is no such folder, or it cannot be copied.
@@ -315,7 +315,7 @@ class _Place:
 
     @property
     def changes(self) -> dict[str, Change] | None:
-        """What the program has created, changed and deleted; None if it works here."""
+        """The files that the program has created, changed and deleted; None if it works in the current folder."""
         return None if self._working is None or self.folder is None else self._working.changes(self.folder)
 
     def __enter__(self) -> Self:

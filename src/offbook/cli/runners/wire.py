@@ -129,10 +129,10 @@ def events_of(options: WireArguments) -> EventOptions:
 
 
 def recognise(options: ExecArguments, command: Sequence[str]) -> KnownProgram:
-    """Return the program of a command with what is known of it, and say what it was recognised as.
+    """Return a command's program with its preset, and report which one was recognised.
 
     Raises:
-        InputError: there is no preset of the name that the options have, or one of the config is wrong.
+        InputError: the options name an unknown preset, or a preset of the config is invalid.
     """
     program = known_program(options.preset, command, presets_of(find_project()))
     if program.name and not options.quiet:
@@ -230,7 +230,7 @@ def print_notes(options: WireArguments) -> None:
 
 
 MAX_CHECKED_EXCHANGES = 500
-"""Recordings above this size are not checked for edited entries: nobody edits them by hand, and it is slow."""
+"""Recordings above this size are not checked for edited entries: too large to edit by hand, and slow to check."""
 
 
 def _warn_of_edits(location: str) -> None:
@@ -331,7 +331,7 @@ class WireTally(Struct, frozen=True):
 
 
 def has_reached(live_from: int | None, tally: WireTally) -> bool:
-    """Return whether the run made the call at which it goes live, if there is one."""
+    """Return whether the run reached its `--live-from` call. True without one."""
     return live_from is None or any(call.call >= live_from for call in tally.calls)
 
 

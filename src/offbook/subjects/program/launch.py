@@ -66,7 +66,7 @@ NO_NOTICES = NoNotices()
 class ProgramLife(Protocol):
     """A process of a program, which can be killed from another thread, even before it has started.
 
-    `hung` is what it waited for at the end of its time.
+    `hung` names what it waited for when its time ended.
     """
 
     hung: str

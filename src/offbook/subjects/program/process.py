@@ -161,7 +161,7 @@ class Patience:
 class RunClock:
     """The remaining time of one run of a program, by the clock of its calls.
 
-    `hung` is what it waited for at the end of its time.
+    `hung` names what it waited for when its time ended.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class RunClock:
         return min(left_s, self._patience.wait_s)
 
     def hung_text(self, *, wakes_s: float = inf) -> str:
-        """Say what it waits for, for too long. It `wakes_s` up at that moment by itself, if that is known."""
+        """Describe the wait that is too long. It would end by itself at `wakes_s`, if that is known."""
         pending, last = self._observer.pending, self._observer.last_call
         wait_s, total_s = self._patience.wait_s, self._patience.total_s
         if (
@@ -288,7 +288,7 @@ def is_crash(stderr: str, code: int) -> bool:
     after = _after_traceback(stderr)
     if not after:
         return _OTHER_TRACES.search(stderr) is not None
-    if code != 1:  # Python's own code for an error that nobody has caught
+    if code != 1:  # Python's exit code for an uncaught error
         return False
     module, _, name = after[0].partition(":")[0].rpartition(".")
     return not is_api_error(module, name)
@@ -421,7 +421,7 @@ class EffectCounter:
         try:
             with self._path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                if size < self._position:  # the program has written it anew
+                if size < self._position:  # the program has written it again
                     self._position, self._counted = self._start if size >= self._start else 0, 0
                 file.seek(self._position)
                 return file.read()

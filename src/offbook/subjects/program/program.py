@@ -199,7 +199,7 @@ class ProgramSubject:
 
     @property
     def _recorded_folders(self) -> RunFolders:
-        """What a recording that names no folders calls those of a run."""
+        """The folder names of a run, as guessed from a recording that names no folders."""
         work = () if self._working is None else RunFolders.of({}, work=self._working.template).work
         return RunFolders(work=work, temporary=("$TMPDIR",))
 
@@ -563,12 +563,12 @@ class ProgramSubject:
 
 
 def _working_aliases(session: WireSession, working: Path | None) -> dict[str, str]:
-    """Return the name of a working folder in all runs, by what this run and its recording call it."""
+    """Map the names of the working folder in this run and its recording to the name used in all runs."""
     return {} if working is None else dict.fromkeys((str(working), *session.folders.recorded.work), "$PWD")
 
 
 def _asking(call: ModelCall, aliases: Mapping[str, str]) -> ModelCall:
-    """Return a model call with the names that are the same in every run in what its answer asks for."""
+    """Return a model call whose requested tools use the names that are the same in every run."""
     return replace(call, asks_for=tuple((tool, normalize_texts(args, aliases)) for tool, args in call.asks_for))
 
 

@@ -309,7 +309,7 @@ def _agents_as_tools(module: ModuleType, tools: Tools) -> None:
 
 
 def _mcp_client(module: ModuleType, tools: Tools) -> None:
-    """Take over the client by which all adapters call servers' tools. offbook's servers answer those of stand-ins."""
+    """Take over the client that all adapters use to call servers' tools. Stand-in servers answer their own tools."""
     if os.environ.get(MCP_VARIABLE):
         return
     result_type = module.types.CallToolResult
