@@ -195,8 +195,8 @@ class RunClock:
             self.hung = self.hung_text()
         return min(left_s, self._patience.wait_s)
 
-    def hung_text(self, *, wakes_s: float = inf) -> str:
-        """Say what it waits for, for too long. It `wakes_s` up at that moment by itself, if that is known."""
+    def hung_text(self, *, sleeps_s: float = inf) -> str:
+        """Say what it waits for, for too long. It `sleeps_s` before it goes on by itself, if that is known."""
         pending, last = self._observer.pending, self._observer.last_call
         wait_s, total_s = self._patience.wait_s, self._patience.total_s
         if (
@@ -213,7 +213,7 @@ class RunClock:
         long = f"{idle_s:g} s" if is_plain else "more than ten times as long as without a fault"
         if last is None or last.at_s < self._started_s:
             return f"it had made no call after {long}"
-        sleeps_s, allowed_s = wakes_s - self._now_s(), round(self.due_s - last.at_s, 1)
+        allowed_s = round(self.due_s - last.at_s, 1)
         if allowed_s < sleeps_s < inf:  # and not for shorter times, again and again
             hint = f"longer than {allowed_s:g} s: it needs a shorter pause, or -o deadline=SECONDS"
             return f"it sleeps for {round(sleeps_s, 1):g} s after {last.name}, {hint}"
