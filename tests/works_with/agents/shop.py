@@ -367,7 +367,7 @@ def claude_agent_sdk(is_streamed: bool) -> Ask:
         allowed_tools=["mcp__shop__look_up", "mcp__shop__refund"],
         tools=[],
         setting_sources=[],
-        env={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+        env={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "MAX_THINKING_TOKENS": "0"},  # our model does not think
     )
     client = ClaudeSDKClient(options=options)
 
