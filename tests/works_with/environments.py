@@ -7,6 +7,9 @@ import sys
 import venv
 from pathlib import Path
 
+from tests.wire.tools_of.catalog import Framework
+from tests.wire.tools_of.environments import make as make_framework
+
 from .catalog import BY_NAME, KEPT, NODE, PROGRAMS_FOLDER, TriedProgram
 
 STAMP = "requirements.txt"
@@ -39,3 +42,5 @@ if __name__ == "__main__":
         _npm(NODE_FOLDER, f"node@{NODE}")
     for name in KEPT if "--kept" in sys.argv else BY_NAME:
         make(BY_NAME[name])
+    if "--kept" not in sys.argv:
+        make_framework(Framework("magentic", "magentic", ("magentic==0.41.1",)))
