@@ -41,7 +41,10 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 _PORT = re.compile(r":([0-9]+)$")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-_NOT_PUBLIC = (*map(IPv6Network, ("2002::/16", "2001::/32", "3fff::/20")), IPv4Network("192.88.99.0/24"))
+_NOT_PUBLIC: tuple[IPv4Network | IPv6Network, ...] = (
+    *map(IPv6Network, ("2002::/16", "2001::/32", "3fff::/20")),
+    IPv4Network("192.88.99.0/24"),
+)
 """Networks that wrap IPv4 addresses or lead to a relay, and one for documentation that older Pythons do not know."""
 
 

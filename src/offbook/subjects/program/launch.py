@@ -405,10 +405,10 @@ class VirtualLife(ABC):
         assert self._run_clock is not None
         return self._run_clock.due_s
 
-    def end(self, *, wakes_s: float = math.inf) -> None:
+    def end(self, *, sleeps_s: float = math.inf) -> None:
         """End it, because its time is over."""
         assert self._run_clock is not None
-        self.hung = self.hung or self._run_clock.hung_text(wakes_s=wakes_s)
+        self.hung = self.hung or self._run_clock.hung_text(sleeps_s=sleeps_s)
         self.kill()
 
     def note_modules(self, names: bytes) -> None:

@@ -195,8 +195,8 @@ class RunClock:
             self.hung = self.hung_text()
         return min(left_s, self._patience.wait_s)
 
-    def hung_text(self, *, wakes_s: float = inf) -> str:
-        """Describe the wait that is too long. It would end by itself at `wakes_s`, if that is known."""
+    def hung_text(self, *, sleeps_s: float = inf) -> str:
+        """Describe the wait that is too long. It would end by itself after `sleeps_s`, if that is known."""
         pending, last = self._observer.pending, self._observer.last_call
         wait_s, total_s = self._patience.wait_s, self._patience.total_s
         if (
@@ -215,7 +215,7 @@ class RunClock:
             return f"it had made no call after {long}"
         if last.has_server_ended:
             return f"it had not ended {long} after {last.name}, whose server ended without an answer"
-        sleeps_s, allowed_s = wakes_s - self._now_s(), round(self.due_s - last.at_s, 1)
+        allowed_s = round(self.due_s - last.at_s, 1)
         if allowed_s < sleeps_s < inf:  # and not for shorter times, again and again
             hint = f"longer than {allowed_s:g} s: it needs a shorter pause, or -o deadline=SECONDS"
             return f"it sleeps for {round(sleeps_s, 1):g} s after {last.name}, {hint}"
