@@ -63,6 +63,7 @@ def test_an_unknown_name_gets_the_closest_or_all_that_are_known(name, known, hin
         ("more/rnu.json", "did you mean 'more/run.json'? record it"),
         ("more/today.json", ".json files in more: run.json; record it"),
         ("nowhere/run.json", "there is no folder 'nowhere'; record it"),
+        ("moer/run.json", "did you mean 'more/run.json'? record it"),
         ("agent.py", "record it"),
         ("runs.json", "record it"),
         ("a\0b", "record it"),

@@ -12,13 +12,13 @@ from random import Random
 from tempfile import TemporaryDirectory
 from threading import Thread
 
-from bench.soak.front import Outcome, rounds
+from bench.soak.front import LONG_S, Outcome, rounds
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.stores.locate import open_store
 
 LOCATIONS = ("{}/run.json", "sqlite:///{}/run.db")
-PROXIES, CALLS, KILLS = 4, 200, 50
+PROXIES, CALLS, KILLS, KILLS_IN_SHORT = 4, 200, 50, 5
 MOST_ANSWERED, LONGEST_WAIT_S = 12, 0.004
 _SERVER = """
 import json, sys
@@ -32,13 +32,14 @@ for line in sys.stdin:
 def attack(*, seconds: float, seed: int) -> Outcome:
     """Record from many proxies at once, and kill others, with each kind of store in turn."""
     outcome, random = Outcome(unit="tool calls"), Random(seed)
+    kills = KILLS if seconds >= LONG_S else KILLS_IN_SHORT
     with TemporaryDirectory(prefix="offbook-soak-") as folder:
         for number in rounds(seconds):
             place = Path(folder) / str(number)
             place.mkdir()
             for location in LOCATIONS:
                 outcome.add(record_together(location.format(place), proxies=PROXIES, calls=CALLS))
-            outcome.add(kill_proxies(LOCATIONS[number % 2].format(place / "killed"), kills=KILLS, random=random))
+            outcome.add(kill_proxies(LOCATIONS[number % 2].format(place / "killed"), kills=kills, random=random))
     return outcome
 
 

@@ -1,6 +1,6 @@
 // The same agent in JavaScript, without packages: it uses fetch, and retries a failed request once.
 //
-// Run it: offbook exec --replay examples/wire/weather.json -- node examples/wire/weather_agent.mjs
+// Run it: offbook exec --replay examples/wire/weather.json --run-tools -- node examples/wire/weather_agent.mjs
 
 const WEATHER = { Oslo: "sun, 11 degrees", Bergen: "rain, 9 degrees" };
 const TOOL = {

@@ -1,6 +1,6 @@
 """A hand-written agent with the OpenAI SDK. It does not import offbook.
 
-Run it: offbook exec --replay examples/wire/weather.json -- python examples/wire/weather_agent.py
+Run it: offbook exec --replay examples/wire/weather.json --run-tools -- python examples/wire/weather_agent.py
 """
 
 import json

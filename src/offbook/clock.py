@@ -30,7 +30,7 @@ PAUSE_GROWTH = 1.5
 
 
 def polling_pauses_s() -> Iterator[float]:
-    """Yield the pauses between looks at something that others will change, growing to a limit."""
+    """Yield growing pauses, up to a limit, for polling."""
     pause_s = FIRST_PAUSE_S
     while True:
         yield pause_s

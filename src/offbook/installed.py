@@ -1,4 +1,4 @@
-"""Where this offbook was installed from, as pip would be told."""
+"""The source that this offbook was installed from, as an argument for pip."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ class _ProviderFactory(Struct, frozen=True, kw_only=True):
         if any(line.at.tool is not None for line in self.plan):
             yield inject_tools((), self.plan, fault_log=self.fault_log, sink=self.sink)
         if self.sink is not NULL_SINK and not isinstance(self.mode, Harnessed):  # doubles have observers of their own
-            from offbook.tools.dispatch import observe_tools  # noqa: PLC0415 - nobody looks at most runs
+            from offbook.tools.dispatch import observe_tools  # noqa: PLC0415 - most runs are never looked at
 
             yield observe_tools((), self.sink)
 

@@ -17,11 +17,11 @@ PREFIX = "offbook-private-"
 _NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
 
 
-# A process that is killed cannot remove its folders. It has a lock on each, which the kernel releases: who can lock a
-# folder knows that nobody needs it. The folder itself is locked and not a file in it, so that there is no instant at
-# which a kill leaves one that nobody would remove: neither before such a file is made, nor after it is removed. Between
-# making and locking a folder another process can take it for a dead one's; then the next is made. Forked children have
-# the lock too, so a folder stays as long as one of them runs.
+# A process that is killed cannot remove its folders. It has a lock on each, which the kernel releases: a process that
+# can lock a folder knows that it is no longer needed. The folder itself is locked, and not a file in it: a kill before
+# such a file is made, or after it is removed, would leave a folder for good. Between making and locking a folder,
+# another process can take it for a dead one's; then the next is made. Forked children also have the lock, so a folder
+# stays as long as one of them runs.
 class PrivateFolder(tempfile.TemporaryDirectory[str]):
     """A temporary folder that only this user can read, until `cleanup` or the end of the block.
 

@@ -571,7 +571,7 @@ def _declared_by(value: str) -> list[tuple[str, str]]:
 
 
 def elsewhere_hint(kind: type[Struct], name: str, others: Iterable[type[Struct]]) -> str:
-    """Return the other command that has an option, by its flag, its key or its place, or ""."""
+    """Return a hint at the other command that has an option, found by flag, key or place, or ""."""
     if any(name in setting.flags for setting in settings_of(kind).values()):
         return ""
     for other in others:

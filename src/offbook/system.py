@@ -1,4 +1,4 @@
-"""What systems do differently: locks on files, forks, and flags of open files. Windows lacks fcntl and fork."""
+"""The differences between systems: file locks, forks, and flags of open files. Windows lacks fcntl and fork."""
 
 from __future__ import annotations
 

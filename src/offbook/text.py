@@ -52,7 +52,7 @@ def _json_text(value: object) -> str:
 
 
 def estimate_tokens(chars: int) -> int:
-    """Estimate the tokens of a text of that many characters."""
+    """Estimate the tokens of a text from its number of characters."""
     return math.ceil(chars / CHARS_PER_TOKEN)
 
 
@@ -148,6 +148,10 @@ def _near_file(missing: Path) -> str:
     folder = missing.parent
     shown = shown_path(folder)
     if not folder.is_dir():
+        beside = [each.name for each in folder.parent.iterdir() if each.is_dir()] if folder.parent.is_dir() else []
+        if close := closest_name(folder.name, beside, cutoff=_CLOSE_FILE):
+            there = shown_path(folder.parent / close)
+            return _near_file(folder.parent / close / missing.name) or f"did you mean the folder {str(there)!r}?"
         return f"there is no folder {str(shown)!r}"
     if (hidden := folder / f".{missing.name}").exists():
         return f"did you mean {str(shown / hidden.name)!r}?"

@@ -223,7 +223,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._jumping.settle()
 
     def block_s(self, delay_s: float) -> None:
-        """Let this time pass, as if the caller had blocked the loop for that long."""
+        """Advance the time as if the caller had blocked the loop."""
         self._jumping.clock.wait(delay_s, pause=_pause)
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
@@ -291,7 +291,7 @@ class TimeReferences:
         holders = [each for each in gc.get_referrers(*REAL.values()) if each is not REAL]
         self._names = [each for holder in holders for each in _module_names(holder, kept)]
         defaults = [each for each in holders if isinstance(each, tuple | dict) and not _is_namespace(each)]
-        found = gc.get_referrers(*defaults) if defaults else []  # for none, it would read all objects, too
+        found = gc.get_referrers(*defaults) if defaults else []  # an empty list would also make it read all objects
         self._functions = [each for each in found if _has_default(each, kept)]
 
     def follow(self, clock: VirtualTime, *, epoch_s: float) -> None:

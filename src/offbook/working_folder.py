@@ -19,7 +19,7 @@ Change: TypeAlias = Literal["created", "changed", "deleted"]
 
 OPTION = "--workdir"
 NOT_COMPARED = frozenset((".git", "__pycache__"))
-"""Folders that are no part of what a run has changed: their files differ from run to run."""
+"""Folders that do not count as changes of a run: their files always differ."""
 
 _CLONE = 0x40049409
 """The request of Linux to share the blocks of another file until one of the two is written to."""

@@ -49,6 +49,7 @@ WITHOUT_EXAMPLES = {
         "mcp/protocol",
         "pytest/options",
         "recording/convert",
+        "scenarios/mcp",
         "reference/commands",
         "reference/refusals",
         "workflows/agentloom",

@@ -524,6 +524,22 @@ def test_a_result_may_lack_an_effect_of_whose_end_nobody_has_heard():
     assert assess(run, clean_run(result=LIST, effects=INVOICES)).title == "different result"
 
 
+RESIGNED = "I could not finish this: a step failed (gave-up-kdlmpd)"
+
+
+@pytest.mark.parametrize(
+    ("title", "result", "effects"),
+    [
+        ("failed partway", RESIGNED, (BOOKED,)),
+        ("failed cleanly", RESIGNED, ()),
+        ("missing effect", f"done. {RESIGNED}", (BOOKED,)),
+    ],
+)
+def test_who_passes_on_that_the_model_gave_up_has_given_up_and_is_not_told_to_name_what_stands(title, result, effects):
+    run = fired_run(result=result, effects=effects, continuation="resigned", diverged="never recorded")
+    assert assess(run, clean_run(effects=(BOOKED, PAID)), gave_up=gave_up_by("^I could")).title == title
+
+
 def test_a_question_claims_no_effect():
     result = "Order 42 is refunded? No. Not yet."
     clean = clean_run(result="Order 42 is refunded.", effects=(PAID,))
@@ -758,7 +774,7 @@ def test_a_tool_that_returned_a_failure_has_not_run_twice():
 
 
 def test_a_recovery_is_hedged_if_nobody_saw_its_effects():
-    hedge = "as far as the conversation shows: nobody saw refund run"
+    hedge = "as far as the conversation shows; not observed: refund"
     assert assess(fired_run(effects=(ASKED,)), clean_run(effects=(ASKED,))).evidence[-1] == hedge
     assert hedge not in assess(fired_run(effects=(PAID,)), PAYING).evidence
 
@@ -898,8 +914,8 @@ def refused(number=2, **fields):
     ("calls", "end"),
     [
         ((refused(),), "no later request was accepted"),
-        ((refused(), refused(3)), "for ever: 1 further request was refused, too"),
-        ((refused(), refused(3), refused(4)), "for ever: 2 further requests were refused, too"),
+        ((refused(), refused(3)), "permanently: 1 further request was also refused"),
+        ((refused(), refused(3), refused(4)), "permanently: 2 further requests were also refused"),
     ],
 )
 def test_a_run_that_the_api_refuses_for_ever_is_a_finding(calls, end):

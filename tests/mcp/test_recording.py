@@ -8,8 +8,8 @@ from offbook import InputError
 from offbook.recording.compare import compare_documents
 from offbook.recording.edit import PruneFilter, merge_documents, prune_document
 from offbook.recording.format.file import parse_document, render_document
+from offbook.recording.recorded_tools import RecordedTools
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_names import called_tool_names
 from tests.mcp.wiring import Upstream, call, opening, over_stdio, recording_to, request
 
 LIST = "_mcp.notes tools/list"
@@ -55,7 +55,7 @@ def test_entries_are_merged_pruned_and_compared_by_their_keys(recorded):
 
 
 def test_what_is_not_a_tool_call_is_not_a_tool(recorded):
-    assert called_tool_names(recorded) == ("notes.add", "notes.write")
+    assert RecordedTools(recorded).called == ("notes.add", "notes.write")
 
 
 @pytest.mark.parametrize(

@@ -407,6 +407,14 @@ def test_what_a_module_remembers_hides_no_case_unless_all_run_in_one_process(exp
     assert ("crashed: KeyError" in printed_output(result)) is (more == "")
 
 
+@pytest.mark.parametrize(("style", "has_all"), [("auto", False), ("long", True)])
+def test_a_crash_shows_the_frames_of_the_project_alone_unless_a_style_is_chosen(explored, style, has_all):
+    explored.test(REMEMBERS.format(more=""))
+    shown = printed_output(explored.run(f"--tb={style}"))
+    assert 'return ANSWERS["hello"].content' in shown
+    assert ("asyncio/runners.py" in shown) is has_all
+
+
 @pytest.mark.parametrize(
     ("ending", "finding"),
     [

@@ -19,8 +19,8 @@ from offbook.messages import ToolCall
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import RecordedToolError, ToolExchange, hash_arguments
 from offbook.recording.match.cursor import UnusedEntry
+from offbook.recording.recorded_tools import RecordedTools
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_names import called_tool_names, recorded_tool_names
 from offbook.session.replayed_tools import ReplayedToolCall, replay_tools
 from offbook.tools.dispatch import run_tool, run_tools
 from offbook.tools.function_tool import tool_of
@@ -295,18 +295,17 @@ def test_tools_are_called_or_offered_or_recorded(tmp_path):
     }
     tools = {"mail": [{"arguments": {}, "result": "sent"}]}
     path = written(tmp_path / "run.json", {"any": [ASKING, {"content": "x", "request": request}], "_tools": tools})
-    names = recorded_tool_names(path)
-    assert names.called == called_tool_names(path) == ("find_order", "mail")
-    assert names.offered == ("refund",)
+    names = RecordedTools(path)
+    assert names.called == ("find_order", "mail")
     assert names.known == {"find_order", "mail", "refund"}
 
 
 def test_a_recording_may_show_no_tools(tmp_path):
-    assert recorded_tool_names(written(tmp_path / "run.json", {"any": {"content": "Hi"}})).known == frozenset()
+    assert RecordedTools(written(tmp_path / "run.json", {"any": {"content": "Hi"}})).known == frozenset()
 
 
 def test_a_folder_shows_the_tools_of_all_its_recordings(tmp_path):
     written(tmp_path / "a.json", {"any": [ASKING]})
     (tmp_path / "more").mkdir()
     written(tmp_path / "more" / "b.json", {"_tools": {"mail": [{"arguments": {}, "result": "sent"}]}})
-    assert recorded_tool_names(tmp_path).called == ("find_order", "mail")
+    assert RecordedTools(tmp_path).called == ("find_order", "mail")

@@ -17,7 +17,8 @@ class DocumentedTable(Struct, frozen=True):
     """The table under a heading of a page. Its rows and columns have names, its cells are text.
 
     Rows with equal cells are one row with several names, if `groups` is true. Rows that are equal in the table under
-    the heading `like` are left out.
+    the heading `like` are left out. Columns whose names end with one of `variants` are one column, with a cell for all
+    or a line for each.
     """
 
     page: str
@@ -25,6 +26,7 @@ class DocumentedTable(Struct, frozen=True):
     corner: str = "fault"
     groups: bool = False
     like: str = ""
+    variants: tuple[str, ...] = ("",)
 
     @property
     def _path(self) -> Path:
@@ -45,9 +47,25 @@ class DocumentedTable(Struct, frozen=True):
         rows = [(name, cells) for names, *cells in lines for name in names.split(BREAK)]
         left_out = self._like()
         return {
-            column: left_out.get(column, {}) | {name: cells[place] for name, cells in rows}
+            column + variant: left_out.get(column + variant, {})
+            | {name: self._part(cells[place], variant) for name, cells in rows}
             for place, column in enumerate(head[1:])
+            for variant in self.variants
         }
+
+    def _part(self, cell: str, variant: str) -> str:
+        """Return what a cell says of a variant."""
+        return (
+            dict(line.split(": ", 1) for line in cell.split(BREAK)).get(_label(variant), cell)
+            if BREAK in cell
+            else cell
+        )
+
+    def _joined(self, columns: Mapping[str, Mapping[str, str]], base: str, name: str) -> str:
+        parts = {_label(variant): columns[base + variant][name] for variant in self.variants}
+        return (
+            parts.popitem()[1] if len({*parts.values()}) == 1 else BREAK.join(": ".join(part) for part in parts.items())
+        )
 
     def _like(self) -> dict[str, dict[str, str]]:
         return DocumentedTable(self.page, self.like).read() if self.like else {}
@@ -70,16 +88,24 @@ class DocumentedTable(Struct, frozen=True):
 
     def _table(self, columns: Mapping[str, Mapping[str, str]]) -> list[str]:
         left_out, rows = self._like(), dict[tuple[str, ...], list[str]]()
+        bases = list(dict.fromkeys(column.removesuffix(self._variant_of(column)) for column in columns))
         for name in next(iter(columns.values())):
-            cells = tuple(column[name] for column in columns.values())
-            if cells != tuple(left_out[column].get(name) for column in columns if left_out):
+            cells = tuple(self._joined(columns, base, name) for base in bases)
+            if not left_out or any(left_out[column].get(name) != columns[column][name] for column in columns):
                 rows.setdefault(cells if self.groups else (name, *cells), []).append(name)
-        lines = [_line([BREAK.join(names), *cells[-len(columns) :]]) for cells, names in rows.items()]
-        return [_line([self.corner, *columns]), _line(["---"] * (len(columns) + 1)), *lines]
+        lines = [_line([BREAK.join(names), *cells[-len(bases) :]]) for cells, names in rows.items()]
+        return [_line([self.corner, *bases]), _line(["---"] * (len(bases) + 1)), *lines]
+
+    def _variant_of(self, column: str) -> str:
+        return max((each for each in self.variants if column.endswith(each)), key=len)
 
 
 def _flat(columns: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:
     return {(name, row): cell for name, column in columns.items() for row, cell in column.items()}
+
+
+def _label(variant: str) -> str:
+    return variant.removeprefix(", ") or "whole"
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -149,7 +149,7 @@ class Ended(Struct, frozen=True, kw_only=True):
     def last(self) -> str:
         """What its last question came to: `an answer`, or the name of an error."""
         if not self.is_over:
-            return "never ends"
+            return f"not over after {LIMIT_S} s"
         if not self.said:
             return "the process ends"
         said = self.said[-1]

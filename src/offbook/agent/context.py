@@ -353,7 +353,7 @@ def estimated_tokens(message: Message) -> int:
 
 
 class TokenLedger:
-    """The size of one transcript, of which each message is counted once.
+    """The size of one transcript. Each message is counted once.
 
     Attributes:
         counted_tokens: the sum of the counts.

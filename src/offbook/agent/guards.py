@@ -78,12 +78,12 @@ class Guard(ABC):
 
 
 def canonical(value: object) -> bytes:
-    """Return the same bytes for equal values."""
+    """Encode a value as bytes; equal values have equal bytes."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr)
 
 
 class ToolProgress:
-    """Records which tools have succeeded, how often, and with which values of the watched arguments.
+    """Counts the successful calls of each tool, and keeps their values of the watched arguments.
 
     Args:
         watched: pairs of tool and argument whose values are recorded.

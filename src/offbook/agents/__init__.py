@@ -1,1 +1,1 @@
-"""What is known of programs and frameworks that people run: one file of data each, next to this one."""
+"""Presets of known programs and frameworks: one file of data each, next to this one."""

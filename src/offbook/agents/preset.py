@@ -28,14 +28,14 @@ AUTO, NONE = "auto", "none"
 
 
 class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is known of a program, or of a framework, which has no `commands`.
+    """The known facts about a program, or about a framework, which has no `commands`.
 
     Attributes:
-        title: what people call it.
+        title: its usual name.
         package: the package that installs it, which also recognises `npx PACKAGE` and scripts in its folder.
         tested: the version that it was last tried with.
         commands: the names of its executable, and of its module for `python -m`.
-        arguments: what comes right after the program; `{url}` is the address of the server, and `{bare_url}` the same
+        arguments: inserted right after the program; `{url}` is the address of the server, `{bare_url}` that address
             without the token of the run, which other users of this machine would see.
         base_url_vars: further variables with the address of the server, as for the option of that name.
         environment: variables that are set unless the user has set them: in every run of a program, and of a framework
@@ -64,7 +64,7 @@ class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def declared_tools(self) -> dict[str, ToolSettings]:
-        """What `[tools.NAME]` of a config would declare about its tools."""
+        """The declarations of its tools, as `[tools.NAME]` of a config would make them."""
         changing = dict.fromkeys(self.tools.split(), ToolSettings(run=True))
         return changing | dict.fromkeys(self.reading_tools.split(), ToolSettings(run=True, read_only=True))
 

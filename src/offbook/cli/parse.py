@@ -140,7 +140,7 @@ def _check_step(at: At, steps: Mapping[str, AnyStep]) -> None:
 
 
 def parse_state(declared: JsonObject, *, settings: list[str], file: str | None) -> JsonObject:
-    """Return the keys of a JSON file, overridden by `key=value` settings, the last of which counts.
+    """Return the keys of a JSON file, overridden by `key=value` settings; the last setting of a key wins.
 
     A dotted key is set inside the file's or the declared value. A value is parsed as JSON if possible, else it is text;
     if the declared value is text, it stays text.

@@ -147,7 +147,7 @@ class _Completion(Struct):
 
 
 def first_choice(choices: Sequence[C], data: bytes) -> C:
-    """Return the first choice of a response. Raises MalformedResponseError if there is none."""
+    """Return the first choice of a response. Raises MalformedResponseError without a choice."""
     if not choices:
         raise MalformedResponseError("the response has no choices", raw=data.decode("utf-8", "replace"))
     return choices[0]

@@ -116,7 +116,7 @@ class JudgeConfig(Section):
 
 
 class RunConfig(Section):
-    """How scenarios are found and run. A scenario may override some of these."""
+    """Settings for finding and running scenarios. A scenario may override some of them."""
 
     scenarios: ListOf[Name] = ("**/sim_*.py",)
     conversations: PositiveInt = 1
@@ -208,7 +208,7 @@ def find_config(start: str | os.PathLike[str] = ".") -> Config:
     """Load the nearest config, in the folder `start` or above it.
 
     Raises:
-        InputError: there is none, or it cannot be read or is invalid.
+        InputError: no config was found, or it cannot be read or is invalid.
     """
     project = find_project(start)
     if project is None:

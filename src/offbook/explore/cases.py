@@ -100,7 +100,7 @@ def cases_of(sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]) ->
 
 
 def chosen_case(lines: Sequence[PlannedFault], clean: Run) -> FaultCase:
-    """Return the case of these faults, with the clean run's calls at which they can fire."""
+    """Return the case of these faults, placed at calls of the clean run."""
     tools = [tool for tool in clean.tools if tool.is_observed]
     rows = [(site_of(call), call.row) for call in clean.calls]
     rows += [(site_of(tool), f"{tool.tool} {tool.call}") for tool in tools]

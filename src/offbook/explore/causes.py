@@ -101,7 +101,7 @@ def discovery_of(results: Iterable[CaseResult], dealt: Iterable[str], *, stopped
 
 
 class QuietRule:
-    """Ends an exploration when so many cases in a row, in the order of the schedule, found no new cause.
+    """Ends an exploration when a number of cases in a row, in the order of the schedule, found no new cause.
 
     Workers finish cases in any order. Results therefore wait for those that were scheduled before them, and those that
     come after the end are dropped: any number of workers gives the same report.

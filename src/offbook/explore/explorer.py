@@ -164,8 +164,8 @@ class Exploration(Struct, frozen=True):
 
     `left_out` is what the budget left out, by fault, `left_groups` by group, and `not_tried` has the texts of those
     cases; an exploration that was loaded from a report does not have the texts. `left_orders` is the number of orders
-    of calls that were too many to try. `elsewhere` are the cases of other shards. `dealt` has the ids of all cases as
-    scheduled, and `discovery` says how the causes of the findings were found in that order.
+    of calls that were too many to try. `elsewhere` are the cases of other shards. `discovery` says how the causes of
+    the findings were found as cases were scheduled. A shard has the ids of all cases in that order, as `dealt`.
     """
 
     subject: str
@@ -514,7 +514,7 @@ class Explorer:
             left_groups=left_out_groups(cases, tried),
             not_tried=frozenset(str(case) for case in cases if case.id not in ids),
             elsewhere=tuple(elsewhere),
-            dealt=self._dealt,
+            dealt=self._dealt if self._options.shard else (),
             discovery=discovery_of(results, self._dealt, stopped_after=self._quiet.stopped_after),
         )
 
@@ -522,7 +522,7 @@ class Explorer:
         return schedule(self.cases, rows_near_effects(self.clean))
 
     def _run_or_share(self, alone: Sequence[FaultCase], others: Sequence[FaultCase]) -> Generator[CaseResult]:
-        """Run the cases; last the `others`, which may share a run with one of them, if they do not."""
+        """Run the cases, then those of the `others` that share no run with them."""
         yield from self._run(alone)
         different = []
         for case in others:

@@ -72,7 +72,7 @@ def infer_tools(turns: Iterable[Turn], failed: Mapping[str, str] = NO_PATTERNS) 
     A call ran if a later request has its result, even if the answer that asked for it was cut. It has failed if that
     is the result of a failed tool (`failed` are the declared patterns, by tool). It may have run if no request has its
     result, or if its arguments do not fit. If the model asks for it again before that, as after an answer that the
-    program has refused, nobody has seen whether it ran. A conversation that is started over may run the same call
+    program has refused, it is unknown whether it ran. A conversation that is started over may run the same call
     again, and so does a program that sends more results of a call than the model has asked for. Calls whose arguments
     are not JSON are left out.
     """
@@ -100,7 +100,7 @@ _Ended: TypeAlias = "list[tuple[_PendingCall, InferredTool]]"
 def _add_further(
     ended: _Ended, call: _PendingCall, results: Sequence[ToolResult], failed: str | None, places: Iterator[int]
 ) -> None:
-    """Add the runs of a call that the program made by itself: a request has more results of it than calls have got.
+    """Add runs that the program made without being asked: a request has more results than the model made calls.
 
     A result that stands twice under one id may be a copy.
     """
@@ -208,7 +208,7 @@ class _PendingCall:
         return self.by_arguments[:-1] == other.by_arguments[:-1]
 
     def again(self, place: int) -> _PendingCall:
-        """Return the same call, as the program makes it by itself."""
+        """Return this call as one that the program makes by itself."""
         return _PendingCall(self.call, place=place, nth=0, turn=self._turn)
 
     def doubles(self, other: _PendingCall, tool: InferredTool) -> bool:

@@ -244,7 +244,7 @@ class _Judge:
             how = "its result says that it gave up", result_difference(run.result, self._clean.result)
         missing = [each for each in self._known_missing if each.tool not in self._optional]
         is_partial = bool(missing or self._known(self._difference.other)) if error is not None else not self._was_told
-        if is_partial and (left := self._left_behind):
+        if is_partial and not is_given_up(run.result) and (left := self._left_behind):  # those words are no agent's
             names, stands = ", ".join(dict.fromkeys(map(str, left))), "stands" if len(left) == 1 else "stand"
             what = f"{names} {stands}, and the run gave up without naming that"
             return Assessment("left behind", (what, f"what would name it: {self._names_of(left)}", *how))
@@ -323,7 +323,7 @@ class _Judge:
         if self._has_same_state and (other := Counter(map(str, run.effects)) - Counter(map(str, clean.effects))):
             closing.append(f"the end state is the same, although other effects ran: {', '.join(other.elements())}")
         if unseen := sorted({effect.tool for effect in clean.effects if effect.source != "observed"}):
-            closing.append(f"as far as the conversation shows: nobody saw {', '.join(unseen)} run")
+            closing.append(f"as far as the conversation shows; not observed: {', '.join(unseen)}")
         yield Assessment("recovered", (_recovery_text(run, clean), *closing))
 
     def _other_result(self) -> Iterator[Assessment]:
@@ -490,14 +490,19 @@ class _Judge:
 
     @cached_property
     def _gave_up_in_the_end(self) -> bool:
-        """Whether the run gave up, by an error or by its result: as `gave_up` declares it, or by its structure."""
+        """Whether the run gave up, by an error or by its result: as `gave_up` declares it, or by its structure.
+
+        It also did if it passes on that the model gave up, without claiming what did not happen.
+        """
         run, clean = self._run, self._clean
         if run.error is not None:
             return run.error.kind != "undeclared"
         if run.hung or self._is_same_result:
             return False
         is_declared = self._gave_up is not None and self._gave_up(run.result)
-        return bool(is_declared) or denies_success(run.result, clean.result, run.marks)
+        if is_declared or denies_success(run.result, clean.result, run.marks):
+            return True
+        return is_given_up(run.result) and not any(self._missing_effect())
 
     @cached_property
     def _remedies(self) -> list[Effect]:
@@ -620,10 +625,10 @@ class _Judge:
         return not has_run and self._answers.is_needed(call)
 
     def _failed_tools(self) -> list[ToolRun]:
-        """Return the clean run's tool calls that never got a whole result, and that no other replaced.
+        """Return the clean run's tool calls that never got a whole result, and were not replaced by another call.
 
-        It does not matter whether the call was prevented, its answer lost, or its result empty or broken. A done effect
-        is none of them: a result that claims it is true. A read that is repeated with one result is needed once.
+        The call may have been prevented, its answer lost, or its result empty or broken. A completed effect is not
+        among them: a result that claims it is true. A read that is repeated with one result is needed once.
         """
         done = {effect.tool for effect in self._run.effects if effect.outcome == "done"}
         wanted = Counter(_call_identity(each) for each in self._clean.tools if each.has_run and each.error is None)

@@ -31,7 +31,7 @@ from offbook.messages import (
 from offbook.recording.format.exchange import ToolExchange, json_arguments
 from offbook.recording.format.wire_record import WireRecord
 from offbook.recording.match.conversation import message_text
-from offbook.recording.tool_names import is_steering
+from offbook.recording.recorded_tools import is_steering
 from offbook.session.injector import refuse_crash
 from offbook.session.script import ModelScript
 from offbook.text import shorten
@@ -161,8 +161,8 @@ class ObservedCall(Struct, frozen=True, kw_only=True):
 
     It began at `started_s` and ended at `ended_s`; the next one may come at `due_s`, as the answer requested. If its
     client `has_left` before the answer, it cannot obey that. `is_unrecorded` if the recording had no answer.
-    `has_state` if the API has the conversation, and the request only what is new in it. In virtual time, all pauses are
-    known (`knows_pauses`). The other fields are a ModelCall's.
+    `has_state` if the API keeps the conversation, and the request has only the new messages. In virtual time, all
+    pauses are known (`knows_pauses`). The other fields are a ModelCall's.
     """
 
     site: Site
@@ -736,7 +736,7 @@ class RunObserver:
         return call.answer.end_ms <= 0 or call.attempt.number in self._delivered
 
     def _arrived_part(self, call: _HttpCall) -> HttpResponse:
-        """Return an answer without what was still held back when its client left."""
+        """Return the part of an answer that had arrived when its client left."""
         number, answer = call.attempt.number, call.answer
         if answer.end_ms <= 0 or number in self._delivered:
             return answer
@@ -789,7 +789,7 @@ def _tool_results(messages: Sequence[JsonObject]) -> list[ToolResult]:
 
 
 def _shared_arguments(calls: Sequence[ToolCall]) -> JsonObject | None:
-    """Return the arguments of the calls of one id; None if there is none, or if they differ."""
+    """Return the arguments shared by all calls of one id, or None."""
     return calls[0].args if calls and all(each == calls[0] for each in calls) else None
 
 

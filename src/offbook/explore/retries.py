@@ -69,7 +69,7 @@ def refusals(run: Run, *, got_out: bool) -> Iterator[str]:
         end = "a later request was accepted"
     elif further:
         verb = "was" if further == 1 else "were"
-        end = f"for ever: {pluralize(further, 'further request')} {verb} refused, too"
+        end = f"permanently: {pluralize(further, 'further request')} {verb} also refused"
     else:
         end = "no later request was accepted"
     cause = ", ".join(run.fired) if run.first_life is None else f"killed {run.first_life.killed}, started again"

@@ -317,7 +317,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def places(self) -> set[str]:
-        """The names of what the run has reached: steps, tools, models, recovery paths, and what it has reported."""
+        """The names that the run has reached: steps, tools, models, recovery paths, and reported places."""
         answered = [call for call in self.calls if call.outcome == "answered"]
         named = {name for call in answered for name in (call.step_id, call.model) if name}
         return named | {each.tool for each in self.tools} | self.paths.keys() | set(self.reached)

@@ -1,4 +1,4 @@
-"""The order in which cases run, the budget and what it leaves out, and the time that the rest takes."""
+"""The order of cases, the budget with the cases that it leaves out, and the estimated remaining time."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ CLOSING_SHARE = 0.03
 
 
 class BudgetDeadline:
-    """When the last case must have ended: at the end of the time, minus what is kept for closing.
+    """The deadline of the last case: the end of the budget, minus the time reserved for closing.
 
     The time begins at `start_s` by the clock, now by default. If that is in the past, loading took the time since then;
     closing also takes time, and half as much is kept for it.
@@ -164,7 +164,7 @@ def schedule(cases: Sequence[FaultCase], near: Collection[str]) -> CaseSchedule:
 def _first_of_each(
     cases: Iterable[FaultCase], names_of: Callable[[FaultCase], Iterable[str]], known: Iterable[FaultCase]
 ) -> list[FaultCase]:
-    """Return the first case that has each of the names, for the names that none of the `known` cases has."""
+    """Return the first case for each name that no `known` case has."""
     names = {name for case in known for name in names_of(case)}
     found = []
     for case in cases:
@@ -193,7 +193,7 @@ def rank(case: FaultCase) -> tuple[bool, ...]:
 
 
 def _calls_before(case: FaultCase, near: Collection[str]) -> int:
-    """Return the number of the call at which no other try helps, if that is near an effect; else 0."""
+    """Return the number of the call that no retry helps, if it is near an effect, or else 0."""
     line = case.lines[0]
     is_hopeless = isinstance(line.fault, HttpError) and line.fault.status_code in HOPELESS_STATUSES
     return (line.at.call or 0) if is_hopeless and case.is_in(near) else 0
@@ -273,7 +273,7 @@ class Pace:
         self._lock = Lock()  # a terminal is drawn from another thread
 
     def expect(self, cases: Iterable[FaultCase], workers: int, *, pairs: int = 0) -> None:
-        """Expect these concurrent cases from now on, and then about that many `pairs`."""
+        """Set the expected work: these concurrent cases, then about `pairs` pairs."""
         with self._lock:
             self._workers, self._pairs = workers, pairs
             self._left.clear()
@@ -297,9 +297,9 @@ class Pace:
             return self._expected_s(_names(case))
 
     def estimate(self, cases: int, *, is_program: bool) -> str:
-        """Return the duration of that many cases, like `412 cases, at most about 40 s`, or "" if it is short.
+        """Return the expected duration of the cases, like `412 cases, at most about 40 s`, or "" if it is short.
 
-        A program waits in real time, for any time.
+        The real-time waits of a program are unknown.
         """
         if self.remaining_s < LONG_S:
             return ""

@@ -242,9 +242,9 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
         """
         if not any(map(is_pattern, (*self.tools, *self.side_effects, *self.read_only, *self.idempotent))):
             return self
-        from offbook.recording.tool_names import recorded_tool_names  # noqa: PLC0415
+        from offbook.recording.recorded_tools import RecordedTools  # noqa: PLC0415
 
-        names = sorted(recorded_tool_names(recording).known)
+        names = sorted(RecordedTools(recording).known)
 
         def named(declared: Iterable[str]) -> tuple[str, ...]:
             found = [(each, _partition(each, ":")[0]) for each in declared]
@@ -276,10 +276,10 @@ class ExploreSettings(AgentSettings, frozen=True, kw_only=True, omit_defaults=Tr
         """
         if not (self.side_effects or self.read_only or self.idempotent or self.undoes):
             return
-        from offbook.recording.tool_names import recorded_tool_names  # noqa: PLC0415
+        from offbook.recording.recorded_tools import RecordedTools  # noqa: PLC0415
 
         undoing = {_split_undoes(each)[0] for each in self.undoes}
-        recorded = recorded_tool_names(recording)
+        recorded = RecordedTools(recording)
         names = recorded.known | set(others) | undoing
         keys = dict(_partition(each, ":") for each in self.idempotent)
         named = {

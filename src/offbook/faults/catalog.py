@@ -1,4 +1,4 @@
-"""All faults by the names under which they are declared, and the fault that raises the like of an error.
+"""All faults by their declared names, and the fault that raises an error like a given one.
 
 To add a fault, write its class in one of the modules here and add it to `AnyFault` or `AnyToolFault` below, in the
 order of the columns of an exploration. Everything else follows from the class:

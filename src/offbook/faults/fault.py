@@ -291,7 +291,7 @@ class VariantSite(Protocol):
 
     @property
     def positions(self) -> Sized:
-        """The places in its stream at which a fault can fire, or none without a stream."""
+        """The stream positions where a fault can fire, or none without a stream."""
         ...
 
 
@@ -379,7 +379,7 @@ class Crash(DeclaredFault, frozen=True, tag="crash"):
 
 
 class CallTarget(Struct, frozen=True):
-    """The tool or model call for which an answer is held. Without a number, there is none."""
+    """The tool or model call until which an answer is held. Without a number, no call is named."""
 
     tool: str = ""
     step: str = ""

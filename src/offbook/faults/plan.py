@@ -207,7 +207,7 @@ def _parse_fields(words: Iterable[tuple[str, str]], shape: type[Struct]) -> dict
 class Chaos(Struct, frozen=True, forbid_unknown_fields=True):
     """Makes the share `rate` of all attempts fail, each with one of `faults`; `seed` decides which.
 
-    Only the seed and the site decide what is drawn.
+    The draw depends on the seed and the site only.
     """
 
     seed: int

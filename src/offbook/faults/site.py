@@ -88,7 +88,7 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         return cls(workflow=site.workflow or None, step_id=site.step_id, call=number, attempt=site.attempt)
 
     def fail(self, fault: AnyPlannedFault) -> PlannedFault:
-        """Return the line of a plan by which `fault` fires at these sites.
+        """Return the plan line that fires `fault` at these sites.
 
         Raises:
             InputError: the fault cannot fire there: it is a model fault and the site a tool's, or vice versa;

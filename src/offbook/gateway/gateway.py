@@ -91,7 +91,7 @@ class RoutingTable:
         """Return the routes that accept `model`, first choice first.
 
         Raises:
-            NoProviderError: there is none.
+            NoProviderError: no route accepts the model.
         """
         return self._cached_find(model)
 

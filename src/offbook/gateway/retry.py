@@ -47,7 +47,7 @@ class RetryPolicy(Struct, frozen=True):
             raise InputError(f"expected a share from 0 to 1, got {self.jitter!r}", source="jitter")
 
     def wait_s(self, error: ProviderError, request: Request, attempt: int, *, now: datetime) -> float | None:
-        """Return the seconds to wait before the attempt after `attempt`, or None if there is none.
+        """Return the seconds to wait before the attempt after `attempt`, or None for no further attempt.
 
         A `Retry-After` date is relative to `now`.
         """

@@ -263,7 +263,7 @@ class McpSource(ABC):
         """Return the answer to a request. It counts as served after `use`.
 
         Raises:
-            RecordingMismatchError: there is none.
+            RecordingMismatchError: no recorded answer matches.
             RecordingUnavailableError: the recording cannot be reached.
         """
 

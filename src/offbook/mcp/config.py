@@ -123,7 +123,7 @@ def load_config(path: str | os.PathLike[str]) -> McpConfig:
 
 
 def parse_config(document: Any, *, source: str) -> McpConfig:
-    """Parse a config, like `load_config`."""
+    """Parse the text of an MCP config. Raises like `load_config`."""
     section = next((name for name in _SECTIONS if isinstance(document, dict) and name in document), None)
     if section is None:
         near = _misspelt(document, _SECTIONS) if isinstance(document, dict) else {}
@@ -154,7 +154,7 @@ def _server(name: str, entry: Any, source: str, place: str) -> ServerConfig:
 
 
 def _misspelt(entry: JsonObject, keys: Sequence[str]) -> dict[str, str]:
-    """Return the keys of an object that resemble one of `keys` that it lacks, with that key."""
+    """Map keys of an object that look misspelt to the missing one of `keys` that they resemble."""
     missing = [key for key in keys if key not in entry]
     others = [key for key in entry if key not in keys]
     return {key: meant for key in others if (meant := closest_name(key.lower(), missing, cutoff=_CLOSE))}

@@ -234,7 +234,7 @@ def _(fault: Lie, call: FaultedCall) -> McpAnswer:
 
 
 class LastingFaults:
-    """The lasting changes of faults to a server in a session: its tools, and what it waits for."""
+    """Lasting changes that faults make to a server in a session: to its tools and its waits."""
 
     def __init__(self) -> None:
         self._changed: dict[str, ToolsChanged] = {}

@@ -47,7 +47,7 @@ class McpRecorder(Recorder):
         credentials: Iterable[str] = (),
         turn: CallTurn = OWN_TURN,
     ) -> RecordedAs | None:
-        """Record an exchange: the request and its messages, the last of which is the response.
+        """Record an exchange: the request and its messages, ending with the response.
 
         `credentials` of the server are secret in any form. The `turn` to make the call ends with the exchange.
 

@@ -419,7 +419,7 @@ class SharedMcpReplay(McpReplay):
         """Return the presently recorded answer; see `McpSource`. It is for the first of equal waiting calls.
 
         Raises:
-            RecordingMismatchError: there is none.
+            RecordingMismatchError: no recorded answer matches.
             InputError: the recording cannot be reached.
         """
         place = self._place(request)

@@ -371,7 +371,7 @@ class ServerProcess:
         return 128 - code if code < 0 else code
 
     async def stop(self) -> int:
-        """End its input, and if it does not end by itself then, terminate it.
+        """Close its input, and terminate it if it does not exit.
 
         Return its exit code: 0 if it ended by the signal that it was sent, for being slow is no failure.
         """

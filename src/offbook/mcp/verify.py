@@ -103,9 +103,7 @@ class LiveClient:
         self._last_id = 0
 
     async def open(self, era: Era) -> JsonObject:
-        """Start in an era, or in the other one if the server does not speak it. Return the server's description of
-        itself.
-        """
+        """Start in an era, or in the other one if the server lacks it. Return the server's self-description."""
         for self._era in (era, "handshake" if era == "modern" else "modern"):
             response = await self.ask("server/discover" if self._era == "modern" else "initialize", self._hello())
             if isinstance(result := response.get("result"), dict):

@@ -262,7 +262,7 @@ def _tiers(rate: Decimal | TieredPrices | None) -> list[Tier]:
 
 
 def _rate(rate: Decimal | TieredPrices | None, tokens: int) -> float:
-    """Return the price for a prompt of that many tokens."""
+    """Return the price for a prompt of `tokens` tokens."""
     if rate is None or isinstance(rate, Decimal):
         return float(rate or 0)
     return float(next((tier.price for tier in reversed(rate.tiers) if tokens > tier.start), rate.base))

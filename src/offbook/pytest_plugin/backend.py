@@ -44,7 +44,7 @@ class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `failed` counts the recorded calls without a good answer. `dropped` calls were recorded by a failed test, and not
     saved. `unused` names the unused entries, and `not_taken` the tools of a program that `exec` recorded and the test
     does not wrap. `left_out` counts the cases that an explored test's budget left out, by fault; `approved` counts the
-    golden trajectories written. `but_for` counts the calls that were served though they differ, by what does not count.
+    golden trajectories written. `but_for` counts the calls that matched despite a harmless difference.
     """
 
     recording: str = ""
@@ -110,7 +110,7 @@ class RecordingBackend(Served):
     @property
     @abstractmethod
     def http_without_recording(self) -> HttpDoubles:
-        """Like `http`, but works without a recording: MCP servers of functions answer, and all else is a miss."""
+        """Like `http`, but works without a recording: mocked MCP servers answer, and other requests are misses."""
 
     def tool_misses(self) -> list[RecordingMismatchError]:
         """Return the errors of tool calls that the recording has no answer for."""

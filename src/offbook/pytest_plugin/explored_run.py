@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import iscoroutinefunction, signature
 from io import StringIO
-from traceback import format_exception
+from traceback import StackSummary, TracebackException
 from typing import Any, ClassVar
 
 import pytest
@@ -26,7 +26,7 @@ from offbook.faults import FaultPlan
 from offbook.pytest_plugin.backend import record_again_hint
 from offbook.pytest_plugin.markers import ExploreMarker
 from offbook.pytest_plugin.options import OFFBOOK
-from offbook.pytest_plugin.summary import missed_text
+from offbook.pytest_plugin.summary import is_own_file, may_shorten, missed_text
 from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.forked_run import IsolatedSubject
@@ -131,7 +131,7 @@ class TestSubject(IsolatedSubject):
             self.notes = _notes(self._item, self._error, before, is_clean=not list(plan))
             _save_coverage(self._item)
         elif self._error is not None:
-            self.notes = {"problem": _problem(self._error), "traceback": _traceback(self._error)}
+            self.notes = {"problem": _problem(self._error), "traceback": _traceback(self._error, self._item)}
         if self._error is not None and run.diverged:
             again = record_again_hint(self._item.nodeid.partition("[")[0])
             self.notes["missed"] = missed_text(self._item, self._error, run.diverged, again=again)
@@ -165,7 +165,7 @@ def _notes(
         notes |= {"control": type(error).__name__, "reason": str(error)}
     elif error is not None:
         failure = str(item.repr_failure(pytest.ExceptionInfo.from_exception(error))) if is_clean else ""
-        notes |= {"problem": _problem(error), "traceback": _traceback(error), "failure": failure}
+        notes |= {"problem": _problem(error), "traceback": _traceback(error, item), "failure": failure}
     return {name: text for name, text in notes.items() if text}
 
 
@@ -205,12 +205,16 @@ def _problem(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _traceback(error: BaseException) -> str:
-    """Return the traceback of an error, from the test on."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    return "".join(format_exception(type(error), error, trace))
+def _traceback(error: BaseException, item: pytest.Item) -> str:
+    """Return the traceback of an error with the frames of the project alone, or all if the user chose a style."""
+    shown = TracebackException.from_exception(error)
+    waiting = [shown] if may_shorten(item.config) else []
+    while waiting:
+        each = waiting.pop()
+        own = [frame for frame in each.stack if is_own_file(frame.filename)]
+        each.stack = StackSummary.from_list(own) if own else each.stack
+        waiting += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
+    return "".join(shown.format())
 
 
 def _test_function(found: Callable[..., Any]) -> Callable[..., Any]:

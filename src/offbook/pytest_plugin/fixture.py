@@ -243,7 +243,7 @@ class Offbook(PackageNames, Served):
             tools: functions, tools or `Mocks` that answer instead of a server, without a recording.
 
         Raises:
-            InputError: the arguments are not a server, there is none to record, or there is no recording to replay.
+            InputError: the arguments do not describe a server, or there is no recording to replay.
         """
         __tracebackhide__ = True
         given = {"command": command, "env": env, "url": url, "headers": headers, "tools": tools}

@@ -204,10 +204,10 @@ def mock_of(name: str, tools: GivenMcpTools) -> Callable[[], McpSource]:
 
 
 def server_config(name: str, given: Mapping[str, Any], *, is_recording: bool) -> ServerConfig:
-    """Return an MCP server from the arguments of `offbook.mcp`. A replay needs none.
+    """Return an MCP server from the arguments of `offbook.mcp`. A replay needs no server.
 
     Raises:
-        InputError: they are not a server, or there is none to record.
+        InputError: they do not describe a server, or recording needs one.
     """
     __tracebackhide__ = True
     from offbook.mcp.config import parse_config  # noqa: PLC0415

@@ -172,7 +172,7 @@ def report_missed(
     if not is_ours and first.partition(": ")[2] not in str(raised.value):
         report.sections.append(("offbook", missed))
         return
-    if _may_shorten(item.config):
+    if may_shorten(item.config):
         report.longrepr = _short(raised, is_ours=is_ours)
         summarize_in_one_line(report)
     if not is_ours:
@@ -187,14 +187,15 @@ def missed_text(item: pytest.Item, error: BaseException, diverged: str, *, again
     """
     first, *more = diverged.splitlines()
     is_reason = isinstance(error, RecordingMismatchError) or first.partition(": ")[2] in str(error)
-    if not (is_reason and _may_shorten(item.config)):
+    if not (is_reason and may_shorten(item.config)):
         return ""
     shown = str(_short(pytest.ExceptionInfo.from_exception(error), is_ours=False))
     difference = [line for line in more if not line.startswith("  hint: ")]
     return "\n".join([shown, first, *difference, f"  hint: {again}"])
 
 
-def _may_shorten(config: pytest.Config) -> bool:
+def may_shorten(config: pytest.Config) -> bool:
+    """Return whether the user leaves the style of tracebacks to us."""
     return config.getoption("tbstyle", "auto") == "auto" and not config.getoption("fulltrace", False)
 
 
@@ -241,5 +242,10 @@ def unlogged_misses() -> Iterator[None]:
 
 
 def _is_own(entry: TracebackEntry) -> bool:
-    file = Path(entry.path)
+    return is_own_file(entry.path)
+
+
+def is_own_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file belongs to the project: not to the standard library, offbook or another package."""
+    file = Path(path)
     return "site-packages" not in file.parts and not any(file.is_relative_to(folder) for folder in _FOREIGN)

@@ -56,7 +56,7 @@ class Difference(Struct, frozen=True):
 
     @property
     def is_drift(self) -> bool:
-        """Whether the answer has drifted by this, and is not merely worded in another way."""
+        """Whether this is drift, rather than different wording."""
         return self.kind not in _NO_DRIFT
 
 

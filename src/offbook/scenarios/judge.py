@@ -674,7 +674,7 @@ async def group_errors(
 ) -> tuple[ErrorGroup, ...]:
     """Group the errors of a run by root cause, the worst groups first.
 
-    This is one model call, with the step id `judge.error_groups`; without errors, there is none. The groups are
+    This is one model call, with the step id `judge.error_groups`, unless there are no errors. The groups are
     checked against the errors. If the call fails, a replay has no matching exchange, or the model gives an invalid
     answer twice, the errors are grouped by label instead, and a one-line warning is logged.
     """

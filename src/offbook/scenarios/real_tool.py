@@ -179,7 +179,7 @@ def declared_tool(declared: GivenSchema | None, *, name: str) -> ToolDef | ToolS
 
 
 def _return_hint(function: ToolFunction, *, tool: str) -> object:
-    """Return the return annotation of a function; UNSET if there is none."""
+    """Return a function's return annotation, or UNSET."""
     try:
         returned = inspect.signature(function, eval_str=True).return_annotation
     except ValueError:

@@ -189,7 +189,7 @@ class ScenarioRunner:
         return names
 
     async def _scenario(self, places: Sequence[ConversationPlace], first: int) -> None:
-        """Run the conversations of a scenario with an agent, the first of which is conversation `first` of the run."""
+        """Run a scenario's conversations with an agent. The first one is conversation `first` of the run."""
         number, scenario, agent = places[0].number, places[0].scenario, places[0].agent
         mocks = mocks_of(scenario, self._rules)
         async with asyncio.TaskGroup() as group:

@@ -137,7 +137,7 @@ _FLAGS = {"true": True, "false": False}
 
 
 def text_field(answer: JsonObject, key: str) -> str:
-    """Return the str under `key`, or an empty one if there is none."""
+    """Return the str under `key`, or an empty one."""
     value = answer.get(key)
     if value is None:
         return ""
@@ -147,7 +147,7 @@ def text_field(answer: JsonObject, key: str) -> str:
 
 
 def bool_field(answer: JsonObject, key: str) -> bool:
-    """Return the bool under `key`, or False if there is none."""
+    """Return the bool under `key`, or False."""
     value = answer.get(key)
     if isinstance(value, str):
         value = _FLAGS.get(value.strip().lower(), value)

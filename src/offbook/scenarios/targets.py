@@ -76,7 +76,7 @@ class AgentMcpServers(Protocol):
     def begin(self, conversation: str, tools: MockedTools) -> Mapping[str, McpServer]:
         """Return the servers by name for a new conversation, such as `books a room/billing/1`.
 
-        Their tool calls, and what has no answer, are added to `tools` before the agent gets the answer.
+        Their tool calls, and unanswered calls, are added to `tools` before the agent gets the answer.
         """
         ...
 

@@ -17,7 +17,7 @@ from offbook.text import did_you_mean
 
 
 class UserMove(Struct, frozen=True):
-    """The next message of a user, or None if there is none.
+    """The next message of a user, or None.
 
     `is_done` ends the conversation: immediately, or after the agent's answer if there is a message. `goal_reached` is
     the opinion of a simulated user, and `reason` explains the move. `is_scripted` is set if it comes from a script.

@@ -1,4 +1,4 @@
-"""What a run asks of a model or an API, over any face."""
+"""A run's request to a model or an API, over any face."""
 
 from __future__ import annotations
 

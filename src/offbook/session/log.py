@@ -122,7 +122,7 @@ class Log:
 
     @property
     def but_for(self) -> Counter[str]:
-        """The calls that were answered though they differ from what is recorded, by what does not count in them."""
+        """The calls that matched although they differ from the recording, counted by the harmless difference."""
         counted = {id(each.but_for): each.but_for for each in self.cursors}
         total = Counter[str]()
         for kinds, count in (item for each in counted.values() for item in each.items()):
@@ -151,7 +151,7 @@ class Served(ABC):
 
     @property
     def but_for(self) -> Counter[str]:
-        """The calls that were answered though they differ from what is recorded, by what does not count in them."""
+        """The calls that matched although they differ from the recording, counted by the harmless difference."""
         return self.log.but_for
 
     def overused(self) -> list[OverusedEntry]:

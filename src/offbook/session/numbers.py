@@ -120,7 +120,7 @@ class CallNumbers:
         return ToolSite(tool, next(self._effects.setdefault(tool, count(1))))
 
     def _next_attempt(self, step: Step, identity: Hashable) -> int:
-        """Return the attempt of a request of which only step and identity are known."""
+        """Return the attempt number of a request, by its step and identity."""
         failed = self._failed.get((step, identity))
         return failed[0].attempt + 1 if failed else 1
 

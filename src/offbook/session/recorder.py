@@ -16,7 +16,7 @@ from offbook.clock import SYSTEM_CLOCK, Clock, timestamp
 from offbook.errors import InputError, RecordingWriteError
 from offbook.events import NULL_SINK, Sink
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
-from offbook.recording.format.document import PROGRAM_TOOLS, AnyExchange, rules_from_meta
+from offbook.recording.format.document import PROGRAM_TOOLS, AnyExchange, RecordedProgram, rules_from_meta
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import quote_name, unfit_tool_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
@@ -102,6 +102,7 @@ class Recorder:
         self._known_credentials: tuple[str, ...] = ()
         self._knowing_redactor = self._redactor
         self._folders = folders
+        self._program: RecordedProgram | None = None
         self._writer = ReplaceOnCloseWriter(store, kind, mode) if mode in ("all", "fresh") else store.write()
         size = self._writer.size if kind == "models" else self._writer.tool_size
         self.cache = self._share(sink) if mode == "new" else None
@@ -123,7 +124,7 @@ class Recorder:
     def answers(self) -> RecordingReader:
         """Return the recording to replay if it `has_answers`, without this run's additions.
 
-        A shared recording is read as it is at the time of a call, with everybody's additions.
+        A shared recording is read at the time of a call, including the additions of other processes.
         """
         if self.cache is not None:
             return self.cache.reader
@@ -213,7 +214,7 @@ class Recorder:
     def record_tool(
         self, tool: str, exchange: ToolExchange, *, credentials: Iterable[str] = (), turn: CallTurn = OWN_TURN
     ) -> RecordedAs:
-        """Record an exchange of a tool, like `record`."""
+        """Record an exchange of a tool, by the rules of `record`."""
         redactor = self._knowing(credentials)
         exchange = exchange if self._folders is None else self._folders.rename(exchange)
         key = redactor.text(tool)
@@ -225,13 +226,17 @@ class Recorder:
         if meta is not None:
             self._writer.add_meta(meta)
 
-    def note_program(self) -> None:
-        """Note in the recording that its function tools are a program's, taken over by offbook.
+    def note_program(self, noted: RecordedProgram) -> None:
+        """Note in the recording that its function tools are a program's, and what is known of them.
 
         Raises like `record`.
         """
-        with self._writing():
-            self._writer.add_meta({PROGRAM_TOOLS: True})
+        before = self._program or RecordedProgram.from_meta(self._writer.meta, source=self._store.location)
+        known = before | noted
+        if self._program is None or known != before:
+            self._program = known
+            with self._writing():
+                self._writer.add_meta({PROGRAM_TOOLS: msgspec.to_builtins(known)})
 
     def copy_tool(self, stored: StoredExchange[ToolExchange]) -> None:
         """Record another recording's tool exchange unchanged. Raises like `record`."""

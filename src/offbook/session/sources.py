@@ -102,7 +102,7 @@ class RecordedModels(Source[Exchange]):
         Without an answer, the match of a lenient tape has the reason, and perhaps the nearest entry.
 
         Raises:
-            RecordingMismatchError: there is none, and the tape is strict.
+            RecordingMismatchError: no entry matches, and the tape is strict.
         """
         match = self.look_up(call, step)
         if match.mismatch is not None and self.tape.strict:
@@ -191,7 +191,7 @@ def _has_answer(call: Call, match: ExchangeMatch[Exchange]) -> bool:
 
 
 class CachedModels(RecordedModels):
-    """Answers from a shared recording as it is at the time of a call. The real API makes missing calls."""
+    """Answers from the current state of a shared recording. The real API makes missing calls."""
 
     def __init__(self, tape: Tape, cache: CallCache) -> None:
         super().__init__(tape, SharedCursor(cache.reader))
@@ -311,10 +311,10 @@ class RecordedTools(Source[ToolExchange]):
         """Return the answer to a tool call. It counts as served after `use`.
 
         Without an answer, the match of a lenient tape has the reason, and perhaps the nearest entry. `fingerprint` is
-        the call's, if more than its arguments counts.
+        that of the call, if more than its arguments counts.
 
         Raises:
-            RecordingMismatchError: there is none, and the tape is strict.
+            RecordingMismatchError: no entry matches, and the tape is strict.
         """
         match = self.look_up(tool, arguments, fingerprint)
         if match.mismatch is not None and (self.tape.strict or is_mcp_key(tool)):
@@ -388,7 +388,7 @@ class RecordedTools(Source[ToolExchange]):
 
 
 class CachedTools(RecordedTools):
-    """Answers tool calls from a shared recording as it is at the time of a call. Missing calls are made for real.
+    """Answers tool calls from the current state of a shared recording. Missing calls are made for real.
 
     Unlike model requests, equal calls are distinguished: the second call of every run gets the second answer.
     """

@@ -71,7 +71,7 @@ class IsolatedSubject(ABC):
         """Start a run in a separate process. Several may run concurrently, except during the first, the clean run."""
         if self._references is None:
             self._references = TimeReferences()
-        _ = str(plan)  # what that takes is known then, in the process of the run, too
+        _ = str(plan)  # its cost is then also known in the process of the run
         process = ForkedProcess(
             partial(self._report, plan, continuation),
             references=self._references,

@@ -221,7 +221,7 @@ def config_of(file: str, config: str | None) -> Config:
     """Load the named config, or the one nearest to a file of scenarios.
 
     Raises:
-        InputError: there is none, or it is invalid.
+        InputError: no config was found, or it is invalid.
     """
     found = find_config(Path(file).resolve().parent) if config is None else load_config(config)
     add_rules_of(found.source)
@@ -229,7 +229,7 @@ def config_of(file: str, config: str | None) -> Config:
 
 
 def scenario_of(file: Path, name: str | None) -> Scenario:
-    """Load the scenario of that name from a file, or the only one with that text in its name, or the only one.
+    """Load a scenario from a file: by its name, by a unique part of its name, or the only one.
 
     Raises:
         InputError: the file cannot be imported, there is no such scenario, or there are several.

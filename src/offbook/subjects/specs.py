@@ -18,13 +18,7 @@ from offbook.explore.explorer import Subject
 from offbook.explore.options import Invariant
 from offbook.explore.settings import ExploreSettings
 from offbook.messages import JsonObject
-from offbook.recording.tool_names import (
-    STEERING_TOOLS,
-    answered_tool_names,
-    called_tool_names,
-    replayable_tool_names,
-    steering_tool_names,
-)
+from offbook.recording.recorded_tools import RecordedTools, with_recorded_functions
 from offbook.settings import find_project
 from offbook.text import did_you_mean_file
 
@@ -178,6 +172,7 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings, notices: Notices
     settings = with_preset(settings, program.preset)
     _check_own_tools(spec, settings, program)
     check_real_tools(spec, settings)
+    settings = replace(settings, tools=with_recorded_functions(settings.tools, RecordedTools(spec.recording)))
     return ProgramSubject(
         spec.command, replay=spec.recording, mcp=spec.mcp, settings=settings, notices=notices or NO_NOTICES
     )
@@ -190,11 +185,11 @@ def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     Raises:
         InputError: the recording, or the config of the MCP servers, cannot be read.
     """
-    answered = replayable_tool_names(spec.recording)
-    harmless = answered | settings.read_only_names | {name for name, tool in settings.tools.items() if tool.run}
-    harmless |= STEERING_TOOLS if answered else frozenset()
-    names = [name for name in called_tool_names(spec.recording) if name not in harmless]
-    names = [name for name in names if name not in steering_tool_names(spec.recording)] if names else []
+    recorded = RecordedTools(spec.recording)
+    harmless = recorded.replayable | settings.read_only_names
+    harmless |= {name for name, tool in settings.tools.items() if tool.run}
+    names = [name for name in recorded.called if name not in harmless]
+    names = [name for name in names if name not in recorded.steering] if names else []
     if spec.mcp is None:
         return names
     from offbook.subjects.program.tools import load_mcp_tools  # noqa: PLC0415 - only programs with MCP servers need it
@@ -219,7 +214,7 @@ def check_real_tools(spec: ProgramSpec, settings: ExploreSettings) -> None:
             f'where [tools.{tools[0]}] function = "module:name" names them; or --run-tools, if that does no harm: with '
             f"a test account, a sandbox or a dry run; or -o read_only={','.join(tools)}, as far as they only read"
         )
-        if answered_tool_names(spec.recording).issuperset(tools):
+        if RecordedTools(spec.recording).answered.issuperset(tools):
             allow = f"--run-tools, or [tools.{tools[0]}] run = true"
             hint = f"what it returned cannot be rebuilt from a recording; if it does no harm, let it run: {allow}"
         raise InputError(reason, source="explore", hint=hint)
@@ -234,7 +229,7 @@ def _check_own_tools(spec: ProgramSpec, settings: ExploreSettings, program: Know
     if settings.workdir is not None or settings.runs_tools:
         return
     own = {name for name in program.preset.tools.split() if settings.tools[name].run}
-    if tools := ", ".join(name for name in called_tool_names(spec.recording) if name in own):
+    if tools := ", ".join(name for name in RecordedTools(spec.recording).called if name in own):
         reason = f"{program.preset.title} would run {tools} for real in every case, in this folder"
         hint = "--workdir FOLDER gives each case a copy of a folder; or --run-tools, if that does no harm"
         raise InputError(reason, source="explore", hint=hint)

@@ -25,7 +25,7 @@ from offbook.tools.parameters import (
 )
 
 SHAPES = {"$ref", "allOf", "anyOf", "oneOf", "properties"}
-"""Keywords of which a schema without a type has at least one."""
+"""A schema without a type has at least one of these keywords."""
 
 
 class SchemaParameters:
@@ -90,7 +90,7 @@ def validator_of(schema: JsonObject, *, source: str, place: str) -> Validator:
     return kind(schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
 
 
-def value_problems(validator: Validator, value: object) -> list[str]:
+def value_problems(validator: Validator, value: Any) -> list[str]:
     """Return what is wrong with any value, one line per problem.
 
     Raises:

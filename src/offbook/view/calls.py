@@ -14,7 +14,7 @@ from offbook.messages import JsonObject, result_text
 from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange, ToolExchange
 from offbook.recording.format.keys import is_mcp_key, short_key
-from offbook.text import call_text, common_start, shorten
+from offbook.text import call_text, common_start, pluralize, shorten
 from offbook.view.summary import end_ms, has_failed, place_of
 
 TITLE_CHARS = 120
@@ -244,7 +244,7 @@ def _listed_names(answer: object) -> str:
         for kind in ("tools", "prompts", "resources"):
             listed = answer.get(kind)
             if isinstance(listed, list) and all(isinstance(each, dict) and "name" in each for each in listed):
-                return f"{len(listed)} {kind}: {', '.join(str(each['name']) for each in listed)}"
+                return f"{pluralize(len(listed), kind[:-1])}: {', '.join(str(each['name']) for each in listed)}"
     return ""
 
 

@@ -66,7 +66,7 @@ class FoundRun(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def has_words(listed: ListedRun, run: FoundRun, words: Sequence[str]) -> bool:
-    """Return whether a run has all these words, in lower case: in what the list shows of it, or in its files."""
+    """Return whether all these lower-case words occur in a run's list entry or its files."""
     left = [word for word in words if word not in listed.searched]
     return not left or _holds(run, left)
 
@@ -112,7 +112,7 @@ class RunLibrary:
         return sorted(found.values(), key=lambda run: (-run.modified_s, run.id))
 
     def run(self, id: str) -> FoundRun:
-        """Return the run with that id.
+        """Return the run with this id.
 
         Raises:
             InputError: there is no such run, or it was removed.

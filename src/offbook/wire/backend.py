@@ -97,7 +97,7 @@ class SessionTotals:
 
     @property
     def but_for(self) -> Counter[tuple[str, ...]]:
-        """The calls that were answered though they differ from what is recorded, by what does not count in them."""
+        """The calls that matched although they differ from the recording, counted by the harmless difference."""
         return sum((tape.but_for for tape in self.uses), Counter[tuple[str, ...]]())
 
     @property
@@ -348,7 +348,7 @@ class WireBackend:
         )
 
     def _folders_of(self, tape: Tape | None, explored_run: ExploredRun | None) -> FolderMap:
-        """Return the folders of a session, which has those of the options if it has none of its own."""
+        """Return a session's own folders, or else those of the options."""
         given = self._options.folders
         if given is SAME_FOLDERS and explored_run is None and (tape is None or tape.folders is NOWHERE):
             return SAME_FOLDERS
@@ -631,7 +631,7 @@ def accept(sessions: SessionRegistry, request: HttpRequest) -> AcceptedCall:
 
 
 def accept_in(session: WireSession, request: HttpRequest, parsed: ParsedRequest | None = None) -> AcceptedCall:
-    """Have a session answer a request, like `accept`."""
+    """Accept a request in a session. See `accept`."""
     try:
         attempt = session.start(request, parsed)
         return AcceptedCall(session, request, attempt, session.answer(attempt))

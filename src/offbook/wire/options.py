@@ -66,11 +66,13 @@ class ProgramToolOptions(Struct, frozen=True, kw_only=True):
     """The handling of a program's function tools: all run for real if `run_all`, else those in `run`.
 
     Tools in `effects` change something. They are refused where others run because their results cannot be rebuilt.
+    `functions` has the places of those that no framework announces.
     """
 
     run_all: bool = False
     run: frozenset[str] = frozenset()
     effects: frozenset[str] = frozenset()
+    functions: Mapping[str, str] = {}
 
     @classmethod
     def of(cls, tools: Mapping[str, ToolSettings], *, run_all: bool) -> Self:
@@ -79,6 +81,7 @@ class ProgramToolOptions(Struct, frozen=True, kw_only=True):
             run_all=run_all,
             run=frozenset(name for name, tool in tools.items() if tool.run),
             effects=frozenset(name for name, tool in tools.items() if tool.effect),
+            functions={name: tool.function for name, tool in tools.items() if tool.function},
         )
 
     def runs(self, tool: str) -> bool:

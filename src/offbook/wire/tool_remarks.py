@@ -16,7 +16,10 @@ MAX_HOSTS = 10
 
 
 class ToolNote(Struct, frozen=True, omit_defaults=True):
-    """A process's note on a framework or a tool: taken over, or the reason why not. Or on a `host` that it reached."""
+    """A process's note on a framework or a tool: taken over, or the reason why not. Or on a `host` that it reached.
+
+    A tool that `is_steering` runs another agent, steers this one, or passes its calls on, and is not taken over.
+    """
 
     framework: str = ""
     version: str = ""
@@ -24,6 +27,7 @@ class ToolNote(Struct, frozen=True, omit_defaults=True):
     function: str = ""
     problem: str = ""
     host: str = ""
+    is_steering: bool = False
 
     def __str__(self) -> str:
         if self.framework:

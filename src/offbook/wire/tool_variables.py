@@ -26,7 +26,7 @@ NODE_OPTIONS = "NODE_OPTIONS"
 def tool_variables(
     environment: Mapping[str, str], url: str, tools: Mapping[str, ToolSettings], *, socket: str = ""
 ) -> dict[str, str]:
-    """Return the variables by which the server at `url` takes over the tools of a Python or Node program.
+    """Return the variables that make a Python or Node program hand its tools to the server at `url`.
 
     The program asks at the Unix `socket` instead, if it exists and can be reached.
     """

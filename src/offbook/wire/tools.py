@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +25,7 @@ from offbook.faults.order import DeliveredTwice, OpenCall
 from offbook.faults.tools import EndedCall, ToolFault
 from offbook.messages import JsonObject
 from offbook.recording.call_cache import OWN_TURN, CallCache, CallTurn
+from offbook.recording.format.document import RecordedProgram
 from offbook.recording.format.exchange import RecordedError, ToolExchange
 from offbook.recording.latency import NO_LATENCY, Latency
 from offbook.recording.match.cursor import AlikeArguments, ExchangeMatch, without_defaults
@@ -209,7 +211,7 @@ class ProgramTools:
         self._open: dict[int, _OpenCall] = {}
         cache = None if recorder is None else recorder.cache
         self._turns = None if cache is None or source is None else _Turns(cache, source)
-        self._is_noted = False
+        self._noted = set[str]()
 
     @property
     def is_live(self) -> bool:
@@ -266,7 +268,7 @@ class ProgramTools:
 
     def _call_of(self, message: ToolMessage) -> _OpenCall | None:
         """Return the call of a message, started if it is new, or None."""
-        self._remarks.note(message.notes)
+        self._note_process(message.notes)
         if message.call:
             return self._open.pop(message.call, None)
         if not message.tool:
@@ -280,6 +282,14 @@ class ProgramTools:
         if message.defaults and self.source is not None:
             self.source.note_defaults(message.tool, message.defaults)
         return _OpenCall(attempt, message.tool, message.arguments, message.defaults, started_s)
+
+    def _note_process(self, notes: Sequence[ToolNote]) -> None:
+        self._remarks.note(notes)
+        steering = [note.tool for note in notes if note.is_steering and note.tool]
+        self.taken.update(steering)
+        if steering and self._recorder is not None and self._recorder.is_live:
+            with suppress(RecordingWriteError, RecordingUnavailableError):  # the next call says that it is not recorded
+                self._recorder.note_program(RecordedProgram(steering=steering))
 
     def _answer(self, call: _OpenCall, message: ToolMessage) -> ToolAnswer | None:
         try:
@@ -326,7 +336,7 @@ class ProgramTools:
         """Return the answer to a call. An answer that `is_lost` stays for the next call.
 
         Raises:
-            RecordingMismatchError: there is none.
+            RecordingMismatchError: no recorded answer matches.
         """
         if self.source is None:
             raise RecordingMismatchError(f"no call of {call.tool} is recorded", kind="missing", key=call.tool)
@@ -367,9 +377,9 @@ class ProgramTools:
         if self._recorder is None or not self._recorder.is_live or call.recorded is not None:
             return self._finish(call, did, CallOutcome("passed"), is_real=True)
         try:
-            if not self._is_noted:
-                self._recorder.note_program()
-                self._is_noted = True
+            if call.tool not in self._noted:
+                self._recorder.note_program(RecordedProgram.of(call.tool, self._options.functions.get(call.tool)))
+                self._noted.add(call.tool)
             recorded = self._recorder.record_tool(call.tool, did, turn=call.turn)
         except RecordingWriteError:
             self._give_up(call)

@@ -100,9 +100,7 @@ class Delivery:
         return self._answer.status
 
     def _until_head(self) -> Iterator[float]:
-        """Return the wait for the head: a whole answer's is its frame's, a stream's is none, and without a status there
-        is no head.
-        """
+        """Yield the waits for the head: a whole answer's frame, or the end if it has no status. A stream has none."""
         answer = self._answer
         if answer.status is None:
             yield from self._end()

@@ -1,7 +1,7 @@
 """Processes that handle jobs until they are closed.
 
 A worker is a fork of this process with everything loaded here, or runs a module that loads what it needs. It shares
-only a socket with this process, with jobs and results as frames of bytes. The end of the socket ends the worker, so
+only a socket with this process, with jobs and results as frames of bytes. The end of the socket ends the worker:
 none outlives this process.
 """
 
@@ -137,7 +137,7 @@ class WorkerProcess:
             del self.jobs[number]
 
     async def leave(self) -> None:
-        """Let the worker end by itself, and wait briefly."""
+        """Ask the worker to exit, and wait briefly."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
         with suppress(TimeoutError):

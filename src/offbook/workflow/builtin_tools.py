@@ -10,7 +10,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, TypeAlias
@@ -40,7 +40,12 @@ Address: TypeAlias = IPv4Address | IPv6Address
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _PORT = re.compile(r":([0-9]+)$")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
-_WRAPPED = tuple(map(IPv6Network, ("::/96", "2002::/16", "2001::/32", "fec0::/10", "64:ff9b:1::/48")))
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_NOT_PUBLIC: tuple[IPv4Network | IPv6Network, ...] = (
+    *map(IPv6Network, ("2002::/16", "2001::/32", "3fff::/20")),
+    IPv4Network("192.88.99.0/24"),
+)
+"""Networks that wrap IPv4 addresses or lead to a relay, and one for documentation that older Pythons do not know."""
 
 
 class AllowedHost(Struct, frozen=True):
@@ -87,9 +92,9 @@ def is_public(address: Address) -> bool:
     if isinstance(address, IPv6Address):
         if address in _TRANSLATED:
             return is_public(IPv4Address(int(address) & 0xFFFFFFFF))
-        if any(address in network for network in _WRAPPED):
+        if address not in _GLOBAL_UNICAST:
             return False
-    return address.is_global and not address.is_multicast
+    return address.is_global and not address.is_multicast and not any(address in each for each in _NOT_PUBLIC)
 
 
 def _canonical(host: str) -> str:

@@ -176,7 +176,9 @@ def test_calls_are_events_and_metrics(execute):
 def test_spans_of_calls_have_their_messages_if_the_environment_asks_for_them(execute, monkeypatch, captures):
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", captures)
     assert execute("--replay", "run.json", "-o", "spans=s.jsonl", "--", *ASK, "Hi")[0] == 0
-    attributes = json.loads(Path("s.jsonl").read_text())["attributes"]
+    call, program = (json.loads(line) for line in Path("s.jsonl").read_text().splitlines())
+    attributes = call["attributes"]
+    assert call["parent_id"] == program["context"]["span_id"]
     said = [json.loads(attributes.get(f"gen_ai.{name}.messages", "null")) for name in ("input", "output")]
     parts = [each and each[0]["parts"] for each in said]
     assert parts == ([[{"type": "text", "content": text}] for text in ("Hi", "Hello!")] if captures else [None, None])

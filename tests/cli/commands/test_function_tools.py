@@ -181,16 +181,65 @@ def test_a_function_that_is_not_there_is_named(project, write):
     assert Path("ledger").read_text() == "refund 7\n"
 
 
-def test_a_tool_that_nobody_announces_is_named_with_what_finds_it(project, write):
+@pytest.mark.parametrize("command", ["exec", "explore"])
+def test_a_recording_knows_where_its_tools_were(command, project):
+    Path("offbook.toml").unlink()
+    code, out, err = project(
+        command, "--replay", "run.json", "--quiet", *(["--list"] * (command == "explore")), *PROGRAM
+    )
+    assert code == 0, err
+    assert "refund" in out if command == "explore" else out == "Done.\n"
+    assert not Path("ledger").exists()
+
+
+@pytest.mark.parametrize("place", ["shop", "shop:send mail", "shop:a=b", "shop:f\nother=os:system"])
+def test_a_recorded_place_is_a_module_and_a_name(place, project):
+    document = json.loads(Path("run.json").read_text())
+    document["_meta"]["program_tools"]["functions"]["refund"] = place
+    Path("run.json").write_text(json.dumps(document))
+    code, _, err = project("exec", "--replay", "run.json", *PROGRAM)
+    assert code == 2
+    assert "run.json: _meta.program_tools.functions: 'refund' is at" in err
+    assert not Path("ledger").exists()
+
+
+@pytest.fixture
+def untaken(project, write):
+    """The program without its config, and a recording of its conversation alone."""
     write("offbook.toml", "")
     document = json.loads(Path("run.json").read_text())
-    del document["_tools"]
+    del document["_tools"], document["_meta"]
     write("run.json", json.dumps(document))
-    code, _, err = project("exec", "--replay", "run.json", *PROGRAM)
-    assert code == 0
-    assert "the calls of look, refund, send_mail were not replayed" in err
+    return project
+
+
+def test_a_program_whose_tools_would_run_for_real_is_not_started(untaken):
+    code, out, err = untaken("exec", "--replay", "run.json", *PROGRAM)
+    assert (code, out) == (2, "")
+    assert "no result of look, refund, send_mail is recorded: the program would run its tools for real" in err
     assert f'say where it is: [tools.look] function = "module:name"; to find it: offbook tools {PROGRAM[0]}' in err
-    assert "were not" in project("exec", "--replay", "run.json", "--quiet", *PROGRAM)[2]
+    assert not Path("ledger").exists()
+
+
+@pytest.mark.parametrize("allowed", ["run", "read_only", "--run-tools"])
+def test_tools_whose_results_are_not_recorded_run_if_that_is_allowed(allowed, untaken, write):
+    if allowed != "--run-tools":
+        write(
+            "offbook.toml", "".join(f"[tools.{tool}]\n{allowed} = true\n" for tool in ("look", "refund", "send_mail"))
+        )
+    assert untaken("exec", "--replay", "run.json", *[allowed] * (allowed == "--run-tools"), *PROGRAM)[0] == 0
+    assert Path("ledger").read_text() == "look 7\nrefund 7\nmail a@b.c\n"
+
+
+def test_a_tool_that_nobody_announces_is_named_with_what_finds_it(project, write):
+    write("offbook.toml", "")
+    write("answers.json", json.dumps({"_version": 2, "any": [asks_for(refund={"order": 7}), {"content": "Done."}]}))
+    code, _, err = project("exec", "--replay", "answers.json", *PROGRAM)
+    assert code == 0
+    assert "no result of refund is recorded: a tool is refused if it can be taken over, and else runs for real" in err
+    assert "the calls of refund were not replayed" in err
+    assert f'say where it is: [tools.refund] function = "module:name"; to find it: offbook tools {PROGRAM[0]}' in err
+    assert "were not" in project("exec", "--replay", "answers.json", "--quiet", *PROGRAM)[2]
 
 
 @pytest.fixture

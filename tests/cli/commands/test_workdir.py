@@ -18,7 +18,8 @@ import http.client, json, os, pathlib, sys
 from urllib.parse import urlsplit
 
 url = urlsplit(os.environ["OFFBOOK_URL"])
-said = next(word for word in sys.argv if "write in" in word).format(home=os.environ["HOME"], here=os.getcwd(), files=sorted(os.listdir()))
+said = next(word for word in sys.argv if "write in" in word)
+said = said.format(home=os.environ["HOME"], here=os.getcwd(), files=sorted(os.listdir()))
 body = {"model": "demo", "stream": True, "messages": [{"role": "user", "content": said}]}
 connection = http.client.HTTPConnection(url.netloc)
 connection.request("POST", url.path + "/v1/chat/completions", json.dumps(body), {"authorization": "Bearer key"})

@@ -14,7 +14,7 @@ from offbook.text import shorten
 from tests.mcp.agents.catalog import FRAMEWORKS, NUMBERS, Framework, script
 from tests.wire.documented_table import DocumentedTable
 
-TABLE = DocumentedTable("mcp/faults.md", "## What agents do about faults", groups=True)
+TABLE = DocumentedTable("mcp/faults.md", "## What agents do about faults", groups=True, variants=(", stdio", ", HTTP"))
 RENEWAL = "docs/mcp/faults.md is out of date: python -m tests.mcp.agents.table renews it"
 ENTRIES = {"stdio": {"command": "none"}, "HTTP": {"type": "http", "url": "http://127.0.0.1:1/mcp"}}
 RESULT = "three"

@@ -17,7 +17,7 @@ SHOWN = (PYDANTIC_AI, LANGCHAIN, AGENTS_SDK, LITELLM)
 
 def table_of(framework: Framework) -> DocumentedTable:
     """The framework's place in the page."""
-    return DocumentedTable(PAGE, f"## {framework.name}", groups=True)
+    return DocumentedTable(PAGE, f"## {framework.name}", groups=True, variants=("", ", streamed"))
 
 
 async def observed(framework: Framework) -> dict[str, dict[str, str]]:

@@ -64,6 +64,8 @@ ANSWERS = [
 class Project:
     """A folder with an agent, the packages that it needs and a ledger of the tools that have run."""
 
+    answers = ANSWERS
+
     def __init__(self, folder, agent, packages, *, node=None):
         for name in ("shop.mjs", f"{agent}.mjs"):
             shutil.copy(AGENTS / name, folder / name)
@@ -90,7 +92,7 @@ class Project:
 
     def record(self, **variables):
         """Record the agent; returns what it printed, and the lines of the ledger, which is empty again."""
-        with offbook.serving(responses={"any": ANSWERS}) as upstream:
+        with offbook.serving(responses={"any": self.answers}) as upstream:
             variables |= {"OPENAI_BASE_URL": f"{upstream.url}/v1"}
             code, out, err = self.offbook("exec", "--record", "run.json", **variables)
         assert code == 0, err
@@ -100,12 +102,16 @@ class Project:
         return out, ran
 
 
+def project_of(agent, folder):
+    is_installed = bool(list(PACKAGES.glob(".ready-*")))
+    skip_or_fail("" if is_installed else "the frameworks for Node are not installed: run `make node-agents`", "NODE")
+    return Project(folder, agent, PACKAGES, node=NEWER)
+
+
 @pytest.fixture(params=FRAMEWORKS)
 def project(request, tmp_path):
     """A project with an agent of each framework, on the newer Node."""
-    is_installed = bool(list(PACKAGES.glob(".ready-*")))
-    skip_or_fail("" if is_installed else "the frameworks for Node are not installed: run `make node-agents`", "NODE")
-    return Project(tmp_path, request.param, PACKAGES, node=NEWER)
+    return project_of(request.param, tmp_path)
 
 
 @pytest.fixture(params=["ai_sdk", "by_hand"])
@@ -143,6 +149,26 @@ def test_tools_are_recorded_and_replayed_on_an_older_node(older):
 @pytest.mark.parametrize("project", ["ai_sdk"], indirect=True)
 def test_tools_of_a_streamed_answer_are_taken_over(project):
     assert_recorded_and_replayed(project, STREAMED="1")
+
+
+def test_agents_behind_a_tool_run_in_a_replay_and_their_tools_do_not(tmp_path):
+    project = project_of("sub_agents", tmp_path)
+    project.answers = [
+        {"tool_calls": [{"id": "c1", "name": "research", "arguments": {"input": "order 7"}}]},
+        asks_for(("look", 7)),
+        {"content": "It costs 12.5."},
+        {"tool_calls": [{"id": "c2", "name": "transfer_to_cashier", "arguments": {}}]},
+        asks_for(("refund", 7)),
+        {"content": "Done."},
+    ]
+    printed, ran = project.record()
+    assert (printed, ran) == ("Done.\n", ["look 7", "refund 7"])
+    code, out, err = project.offbook("exec", "--replay", "run.json")
+    assert (code, out) == (0, printed), err
+    assert "8 calls, 8 served" in err
+    code, _, err = project.offbook("explore", "--replay", "run.json", "--list")
+    assert code == 0, err
+    assert not project.ledger.exists()
 
 
 def test_each_fault_of_a_tool_fires_and_nothing_runs(project):

@@ -19,7 +19,7 @@ class Life:
     def limit_s(self):
         return self._limit_s
 
-    def end(self, *, wakes_s):
+    def end(self, *, sleeps_s):
         self.has_ended = True
 
     def note_modules(self, names):

@@ -47,6 +47,14 @@ SAID = {
         _thought("finish"),
         {"content": "[[ ## reasoning ## ]]\nIt is.\n\n[[ ## answer ## ]]\nDone.\n\n[[ ## completed ## ]]\n"},
     ],
+    "sub_openai_agents": [
+        {"tool_calls": [{"id": "call_1", "name": "research", "arguments": {"input": "order 7"}}]},
+        _asks_for("look_up"),
+        {"content": "It is paid."},
+        {"tool_calls": [{"id": "call_2", "name": "transfer_to_cashier", "arguments": {}}]},
+        _asks_for("refund"),
+        {"content": "Done."},
+    ],
     "semantic_kernel": [_asks_for("Shop-look_up"), _asks_for("Shop-refund"), {"content": "Done."}],
     "smolagents": [
         _asks_for("look_up"),
@@ -62,14 +70,15 @@ PREFIXES = {"claude_agent_sdk": "mcp__shop__", "semantic_kernel": "Shop-"}
 class Recorded:
     """An agent with its recording, in a folder of its own."""
 
-    def __init__(self, framework: Framework, folder: Path) -> None:
+    def __init__(self, framework: Framework, folder: Path, *, program: str = "") -> None:
         self.folder = folder
-        self._program = ["--", str(framework.python), str(PROGRAMS / f"with_{framework.name}.py")]
+        name = program or f"with_{framework.name}"
+        self._program = ["--", str(framework.python), str(PROGRAMS / f"{name}.py")]
         self.tools = [f"{PREFIXES.get(framework.name, '')}{each}" for each in ("look_up", "refund")]
         kinds = dict(zip(self.tools, ("read_only", "effect"), strict=True))
         config = "".join(f"[tools.{json.dumps(tool)}]\n{kind} = true\n" for tool, kind in kinds.items())
         (folder / "offbook.toml").write_text(config)
-        said = SAID.get(framework.name, [_asks_for("look_up"), _asks_for("refund"), {"content": "Done."}])
+        said = SAID.get(program or framework.name, [_asks_for("look_up"), _asks_for("refund"), {"content": "Done."}])
         with offbook.serving(responses={"turns": said}) as upstream:
             bases = {"openai": f"{upstream.url}/v1", "anthropic": upstream.url, "google": upstream.url}
             upstreams = [word for vendor, url in bases.items() for word in ("--upstream", f"{vendor}={url}")]
@@ -145,6 +154,20 @@ def test_an_exploration_fires_a_fault_that_is_asked_for_and_runs_none(agent: Rec
     assert explored.returncode in (0, 1), explored.stderr
     assert line in _fired(explored)
     assert agent.take_ledger() == ""
+
+
+def test_agents_behind_a_tool_run_in_a_replay_and_their_tools_do_not(tmp_path: Path) -> None:
+    framework = next(each for each in TRIED if each.name == "openai_agents")
+    if not framework.is_installed:
+        pytest.skip(f"{framework.package} is not installed: make works-with")
+    agents = Recorded(framework, tmp_path, program="sub_openai_agents")
+    assert "not recorded" not in agents.recording.stderr
+    assert agents.ledger == LEDGER
+    replayed = agents.run("exec", "--replay", "run.json", "--strict-unused")
+    assert (replayed.returncode, replayed.stdout) == (0, "Done.\n"), replayed.stderr
+    listed = agents.run("explore", "--replay", "run.json", "--list")
+    assert listed.returncode == 0, listed.stderr
+    assert agents.take_ledger() == ""
 
 
 def _fired(explored: subprocess.CompletedProcess[str]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 import httpx
@@ -12,10 +11,10 @@ from tests.wire.vendor_suites.suites import SUITES, Suite, serving
 
 PAGE = "wire/surface.md"
 ANSWERED = DocumentedTable(PAGE, "## Answered", corner="what is asked")
-NOT_ANSWERED = DocumentedTable(PAGE, "## Not answered", corner="path")
+NOT_ANSWERED = DocumentedTable(PAGE, "## Not answered", corner="path", groups=True)
 RENEWAL = f"docs/{PAGE} is out of date: python -m tests.wire.vendor_suites.table renews it"
 PASSED = "tests that pass"
-ROUTES = "routes"
+VENDORS = "vendor"
 
 
 def row(suite: Suite, name: str) -> str:
@@ -26,10 +25,10 @@ def cell(outcomes: Mapping[str, bool]) -> str:
     return f"{sum(outcomes.values())} of {len(outcomes)}"
 
 
-def routes_not_answered(suite: Suite, url: str) -> dict[str, str]:
-    """Ask every route of an SDK, and count by the begin of their paths those that nothing stands in for."""
+def routes_not_answered(suite: Suite, url: str) -> set[str]:
+    """Ask every route of an SDK, and return the first parts of the paths that nothing stands in for."""
     versions = {"anthropic-version": "2023-06-01"} if suite.sdk == "anthropic" else {}
-    found: Counter[str] = Counter()
+    found = set[str]()
     with httpx.Client(base_url=url, trust_env=False) as client:
         for number, (method, path) in enumerate(suite.routes()):
             place, headers = suite.path + path, versions | {"x-offbook-session": f"{suite.sdk} {number}"}
@@ -38,16 +37,16 @@ def routes_not_answered(suite: Suite, url: str) -> dict[str, str]:
                 assert answer.json()["error"]["message"].startswith("offbook does not stand in for "), (
                     f"{method} {place}"
                 )
-                found["/".join(place.split("/")[:3])] += 1
-    return {f"{suite.sdk}: `{path}`": str(count) for path, count in sorted(found.items())}
+                found.add(f"`{'/'.join(place.split('/')[:3])}`")
+    return found
 
 
 def renew() -> None:
     """Run the suites, and write what they say into the page."""
     with serving() as url:
-        NOT_ANSWERED.write(
-            {ROUTES: {k: v for suite in SUITES.values() for k, v in routes_not_answered(suite, url).items()}}
-        )
+        found = {suite.sdk: routes_not_answered(suite, url) for suite in SUITES.values()}
+        paths = sorted(set().union(*found.values()))
+        NOT_ANSWERED.write({VENDORS: {path: ", ".join(sdk for sdk in found if path in found[sdk]) for path in paths}})
         ANSWERED.write(
             {
                 PASSED: {

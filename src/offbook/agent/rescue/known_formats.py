@@ -259,7 +259,7 @@ _late_thinking_close = re.compile(rf"\n[ \t]*+({THINKING_CLOSE})")
 
 
 def read_thinking(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """Read up to the closing tag, or to the end of the text if there is none."""
+    """Read up to the closing tag, or else to the end of the text."""
     closing = _thinking_close.search(text, opening.end())
     inner_end, end = closing.span() if closing else (len(text), len(text))
     return TextMatch(opening.start(), end, thought=(opening.end(), inner_end))
@@ -382,9 +382,9 @@ def _read_tag_pairs(text: str, pos: int, tools: Collection[str]) -> tuple[ToolCa
 
 
 def text_parameters(tools: Collection[str], name: str) -> frozenset[str]:
-    """Return the parameters of a tool that are texts by its schema; none if only the names of tools are known.
+    """Return a tool's parameters that its schema declares as text, or none without a schema.
 
-    What stands between tags does not say its type: `10115` may be a number or a postal code.
+    A value between tags does not show its type: `10115` may be a number or a postal code.
     """
     tool = tools.get(name) if isinstance(tools, Mapping) else None
     if not isinstance(tool, ToolDef):

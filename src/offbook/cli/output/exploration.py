@@ -69,7 +69,7 @@ class WrittenReports(FinalReporter):
 
 
 class DeclaredErrors(FinalReporter):
-    """Names the declared errors with which no run ended, after all other output: they may be misspelt."""
+    """Names declared errors that ended no run, after all other output: they may be misspelt."""
 
     def __init__(self, declared: Sequence[str]) -> None:
         self._declared = declared

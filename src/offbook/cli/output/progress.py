@@ -55,7 +55,7 @@ class RunProgress:
         """Handle a piece of a streamed answer."""
 
     def note(self, text: str) -> None:
-        """Print a line on stderr. Any thread may do so."""
+        """Print a line on stderr. Thread-safe."""
         typer.echo(shown(text), err=True)
 
     def summary(self) -> str:

@@ -382,7 +382,7 @@ def _describe_hosts(counts: Mapping[str, int]) -> str:
 
 
 def _describe_fired(fired: list[str]) -> str:
-    """Return the number of fired faults, and the first of them, with the attempts of a call together."""
+    """Return the number of fired faults and the first few, grouping the attempts of a call."""
     attempts: dict[str, list[str]] = {}
     for line in fired:
         attempts.setdefault(_ATTEMPT.sub("", line, count=1), []).append(line)

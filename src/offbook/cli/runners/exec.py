@@ -41,8 +41,8 @@ from offbook.errors import InputError
 from offbook.messages import tool_results
 from offbook.private_folder import PrivateFolder
 from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
+from offbook.recording.recorded_tools import RecordedTools, with_recorded_functions
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_names import answered_tool_names, recorded_tool_names
 from offbook.recording.transaction import keep_recording, kept_beside
 from offbook.settings import fitting_tools, is_pattern, unknown_tools
 from offbook.text import format_usd, pluralize
@@ -72,8 +72,7 @@ def run_program(command: list[str], options: ExecArguments, *, given: ExecArgume
     options = with_record_mode(options)
     program = recognise(options, command)
     options = with_preset(options, program.preset)
-    if options.replay is not None and any(map(is_pattern, options.tools)):
-        options = replace(options, tools=fitting_tools(options.tools, recorded_tool_names(options.replay).known))
+    options = _with_recorded(options, command)
     file = WireReportFile(options.report, options, command)
     golden = None if options.golden is None else _load_golden(options.golden)
     options.fault_plan()
@@ -110,6 +109,37 @@ def _checked(options: ExecArguments, given: ExecArguments, command: list[str]) -
     given.check_together()
     named_base_urls(options.base_url_vars, "")
     return options.fitting(given)
+
+
+def _with_recorded(options: ExecArguments, command: Sequence[str]) -> ExecArguments:
+    """Return the options with what is declared of the recorded tools, and their places.
+
+    Raises:
+        InputError: results of tools are in the recorded conversation alone: the program would run these tools for real.
+    """
+    location = options.replay
+    if location is None:
+        return options
+    recorded = RecordedTools(location)
+    declared = options.tools
+    if any(map(is_pattern, declared)):
+        declared = fitting_tools(declared, recorded.known)
+    options = replace(options, tools=with_recorded_functions(declared, recorded))
+    if options.run_tools or options.record is not None or options.mcp is not None or _is_of_offbook(command):
+        return options
+    harmless = {name for name, tool in options.tools.items() if tool.read_only or tool.run or tool.function}
+    names = [name for name in recorded.called if name in recorded.told and name not in recorded.answered | harmless]
+    if names := [name for name in names if name not in recorded.steering]:
+        reason = f"no result of {', '.join(names)} is recorded: the program would run its tools for real"
+        allow = f"--run-tools, or [tools.{names[0]}] run = true"
+        hint = f"{place_hint(names[0], options, command)}; then record it again. To allow it: {allow}"
+        raise InputError(reason, source=location, hint=hint)
+    return options
+
+
+def _is_of_offbook(command: Sequence[str]) -> bool:
+    """Return whether a command is one of offbook, which knows the tools of its own program."""
+    return any(Path(word).name == "offbook" for word in command[:3])
 
 
 def refuse_misplaced(words: Sequence[str], name: str) -> None:
@@ -197,7 +227,7 @@ def _seen_tools(options: ExecArguments, tally: WireTally) -> set[str]:
     """Return the tools that the run called or offered to the model, as far as its recording shows."""
     called = {call.name for turn in tally.tool_turns for call in turn}
     with suppress(InputError):  # there may be no recording, as when no call was made
-        called |= recorded_tool_names(options.recording).known
+        called |= RecordedTools(options.recording).known
     return called | {effect.tool for effect in tally.effects}
 
 
@@ -243,13 +273,13 @@ def _run(
     tally = tally_wire_calls(server, usage, options.fault_plan(), reported)
     tally = replace(tally, network=network.tally, cache=mcp.cache_counts(tally.cache))
     tally = replace(tally, remarks=[*tally.remarks, left]) if left else tally
-    if options.mcp is None and not options.run_tools and not any(Path(word).name == "offbook" for word in command[:3]):
+    if options.mcp is None and not options.run_tools and not _is_of_offbook(command):
         tally = _with_unseen(tally, options, command)
     return end, replace(tally, ignored_mcp=mcp.are_ignored(unused_tools), files=changes)
 
 
 class _Place:
-    """Where the program works while the block lasts: here, or in a copy of the folder of --workdir.
+    """The program's working folder while the block lasts: the current one, or a copy of --workdir.
 
     Raises:
         InputError: there is no such folder, or it cannot be copied.
@@ -285,7 +315,7 @@ class _Place:
 
     @property
     def changes(self) -> dict[str, Change] | None:
-        """What the program has created, changed and deleted; None if it works here."""
+        """The files that the program has created, changed and deleted; None if it works in the current folder."""
         return None if self._working is None or self.folder is None else self._working.changes(self.folder)
 
     def __enter__(self) -> Self:
@@ -302,11 +332,17 @@ def _with_unseen(tally: WireTally, options: ExecArguments, command: Sequence[str
     asked = dict.fromkeys(call.name for turn in tally.tool_turns for call in turn if call.name in told)
     harmless = {name for name, tool in options.tools.items() if tool.read_only or tool.run}
     unseen = [name for name in asked if name not in tally.tools and name not in harmless]
-    if not unseen:
+    recording = RecordedTools(options.recording) if unseen else None
+    unseen = [] if recording is None else [name for name in unseen if name not in recording.steering]
+    if recording is None or not unseen:
         return tally
-    recorded = frozenset[str]() if options.replay is None else answered_tool_names(options.replay)
+    recorded = recording.answered if options.record is None else frozenset[str]()
     if unrecorded := [name for name in unseen if name not in recorded]:
-        what = "not recorded" if options.record else "not replayed: if the program has such a tool, it ran for real"
+        what = (
+            "not recorded: no replay starts without them"
+            if options.record
+            else "not replayed: if the program has such a tool, it ran for real"
+        )
         remark = (
             f"the calls of {', '.join(unrecorded)} were {what}\n  hint: {place_hint(unrecorded[0], options, command)}"
         )

@@ -37,8 +37,8 @@ from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.faults import parse_fault
 from offbook.files import read_file
 from offbook.recording.format.foreign import explain_import
+from offbook.recording.recorded_tools import RecordedTools
 from offbook.recording.stores.locate import last_recorded_at, recording_digest
-from offbook.recording.tool_names import recorded_tool_names
 from offbook.report.exploration import (
     ExplorationReporter,
     ExplorationReporters,
@@ -229,7 +229,7 @@ class _Exploration:
         if declared := self._options.tools:
             runs = (exploration.clean, *(each.run for each in exploration.results))
             seen = {tool.tool for run in runs for tool in run.tools}
-            for text in unknown_tools(declared, seen | recorded_tool_names(self._spec.recording).known):
+            for text in unknown_tools(declared, seen | RecordedTools(self._spec.recording).known):
                 self.remark(text)
 
     def list_cases(self) -> int:

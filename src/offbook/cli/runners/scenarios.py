@@ -164,7 +164,7 @@ def load_or_find_config(options: ScenarioOptions) -> Config:
     """Return the named config, or the nearest one.
 
     Raises:
-        InputError: there is none, or it is invalid.
+        InputError: no config was found, or it is invalid.
     """
     config = find_config() if options.config is None else load_config(options.config)
     add_rules_of(config.source)

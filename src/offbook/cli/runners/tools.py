@@ -24,8 +24,8 @@ from offbook.cli.runners.wire import child_environment, discard_empty_recording,
 from offbook.config.tool_functions import add_tool_lines, function_line, tool_table
 from offbook.errors import InputError
 from offbook.private_folder import PrivateFolder
+from offbook.recording.recorded_tools import RecordedTools
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_names import answered_tool_names
 from offbook.settings import find_project, resolve
 from offbook.subjects.program.called_functions import AskedTools, FoundTool, find_tools, read_noted_calls
 from offbook.subjects.program.guest.calls import CALLS_VARIABLE
@@ -209,7 +209,7 @@ class ToolsRun:
             message = "no tool needs a line in offbook.toml" if found else "the model asked for no tool"
         print_message("offbook: ", message, is_err=True)
         recording = self._options.recording if self._is_kept or self._options.replay else ""
-        if recording and (missing := set(new) - answered_tool_names(recording)):
+        if recording and (missing := set(new) - RecordedTools(recording).answered):
             again = ["offbook", "exec", "--record", recording, "--record-mode", "fresh", "--", *self._command]
             lacks = f"{recording} has no results of {', '.join(sorted(missing))}"
             message = f"{lacks}: with the tables in offbook.toml, record it again: {shlex.join(again)}"

@@ -129,10 +129,10 @@ def events_of(options: WireArguments) -> EventOptions:
 
 
 def recognise(options: ExecArguments, command: Sequence[str]) -> KnownProgram:
-    """Return the program of a command with what is known of it, and say what it was recognised as.
+    """Return a command's program with its preset, and report which one was recognised.
 
     Raises:
-        InputError: there is no preset of the name that the options have, or one of the config is wrong.
+        InputError: the options name an unknown preset, or a preset of the config is invalid.
     """
     program = known_program(options.preset, command, presets_of(find_project()))
     if program.name and not options.quiet:
@@ -212,12 +212,13 @@ def print_notes(options: WireArguments) -> None:
         InputError: the recording cannot be read.
     """
     if options.replay is not None and options.mcp is None:
-        from offbook.recording.tool_names import answered_tool_names, called_tool_names
+        from offbook.recording.recorded_tools import RecordedTools
 
+        recorded = RecordedTools(options.replay)
         runs_all = isinstance(options, ExecArguments) and options.run_tools
         quiet = {name for name, tool in options.tools.items() if tool.read_only or tool.run}
-        quiet |= set() if runs_all else answered_tool_names(options.replay)
-        if tools := ", ".join(name for name in called_tool_names(options.replay) if name not in quiet):
+        quiet |= set() if runs_all else recorded.answered | recorded.steering
+        if tools := ", ".join(name for name in recorded.called if name not in quiet):
             message = (
                 f"no result of {tools} is recorded: a tool is refused if it can be taken over, and else runs for real"
             )
@@ -229,7 +230,7 @@ def print_notes(options: WireArguments) -> None:
 
 
 MAX_CHECKED_EXCHANGES = 500
-"""Recordings above this size are not checked for edited entries: nobody edits them by hand, and it is slow."""
+"""Recordings above this size are not checked for edited entries: too large to edit by hand, and slow to check."""
 
 
 def _warn_of_edits(location: str) -> None:
@@ -330,7 +331,7 @@ class WireTally(Struct, frozen=True):
 
 
 def has_reached(live_from: int | None, tally: WireTally) -> bool:
-    """Return whether the run made the call at which it goes live, if there is one."""
+    """Return whether the run reached its `--live-from` call. True without one."""
     return live_from is None or any(call.call >= live_from for call in tally.calls)
 
 

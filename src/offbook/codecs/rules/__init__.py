@@ -23,7 +23,7 @@ _RULES: Final = {
 
 PROTOCOLS: tuple[str, ...] = tuple(name for name, module in _RULES.items() if name == module)
 
-# Other vendors speak these protocols, too, and are more lenient or stricter. The model is the only thing in a request
+# Other vendors also speak these protocols, and are more lenient or stricter. The model is the only thing in a request
 # that tells them apart, as their address is ours in a replay.
 _FAMILIES: Final = {
     "openai": r"gpt-(?!oss)|o\d|chatgpt|codex|computer-use",

@@ -26,7 +26,7 @@ Check: TypeAlias = Callable[[JsonObject], Iterator[Breach]]
 
 
 class Rule(Struct, frozen=True):
-    """A reason for which a vendor refuses requests. `source` documents or quotes it; `seen` is the date of that text.
+    """A reason why a vendor refuses requests. `source` documents or quotes it; `seen` is the date of that text.
 
     `check` yields the breaches in the JSON body of a request. A rule with `is_about_answers` judges answers that a
     client sends back, and applies only if the real API gave all of them.

@@ -526,7 +526,7 @@ class Forwarding:
         return McpAnswer()
 
     def _whole_response(self) -> HttpResponse:
-        """Return the response to a request of which the client has received nothing."""
+        """Return the whole response to a request, before the client has received any of it."""
         if self._is_batch:
             return batch_response(self._answers, ClientStreams())
         request, answer = self._answers[0]
@@ -550,7 +550,7 @@ class Forwarding:
         return self._is_streamed and self._has_ids and bool(self._client_key)
 
     def end(self) -> None:
-        """Leave the unanswered calls to the streams by which the client resumes this one, or to others."""
+        """Leave the unanswered calls to the client's resumed stream, or to other streams."""
         if self._is_resumable:
             self._elsewhere.calls |= self._pending
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -72,6 +73,55 @@ Entry: TypeAlias = Exchange | list[Exchange]
 
 PROGRAM_TOOLS = "program_tools"
 """The metadata key of a recording whose function tools are those of a program that `exec` ran."""
+
+_PLACE = re.compile(r"[^=]+:[\w$]+(?:\.[\w$]+)*")
+
+
+class RecordedProgram(Struct, frozen=True, omit_defaults=True):
+    """What a recording says of its program's tools.
+
+    `functions` has the places of those that no framework announces, as `module:name`. Those in `steering` only steer
+    the agent or pass a call on: they run in every replay, and have no results of their own.
+    """
+
+    functions: dict[str, str] = {}
+    steering: list[str] = []
+
+    @classmethod
+    def from_meta(cls, meta: JsonObject, *, source: str) -> RecordedProgram:
+        """Return what the metadata of a recording says.
+
+        Raises:
+            RecordingFormatError: it is not declared as it should be.
+        """
+        declared = meta.get(PROGRAM_TOOLS)
+        if not isinstance(declared, dict):
+            return cls()
+        try:
+            program = convert(declared, cls)
+        except msgspec.ValidationError as error:
+            reason, path = explain_msgspec_error(error)
+            hint = shape_hint(reason, path, cls)
+            raise RecordingFormatError(reason, source=source, place=f"_meta.{PROGRAM_TOOLS}{path}", hint=hint) from None
+        for tool, place in program.functions.items():
+            if not _is_place(tool, place):
+                at = f"_meta.{PROGRAM_TOOLS}.functions"
+                raise RecordingFormatError(f"{tool!r} is at {place!r}: expected module:name", source=source, place=at)
+        return program
+
+    @classmethod
+    def of(cls, tool: str, function: str | None) -> RecordedProgram:
+        """Return what is known of a tool that was taken over, with its place if a config names one."""
+        return cls(functions={tool: function}) if function and _is_place(tool, function) else cls()
+
+    def __or__(self, other: RecordedProgram) -> RecordedProgram:
+        steering = dict.fromkeys([*self.steering, *other.steering])
+        return RecordedProgram(functions=self.functions | other.functions, steering=list(steering))
+
+
+def _is_place(tool: str, place: str) -> bool:
+    """Return whether a place may become a line `tool=module:name` of the program's environment."""
+    return "=" not in tool and f"{tool}{place}".isprintable() and _PLACE.fullmatch(place) is not None
 
 
 def new_meta() -> JsonObject:

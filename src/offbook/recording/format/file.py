@@ -166,7 +166,7 @@ def _parse_mcp(data: Raw, source: str) -> dict[str, ToolEntry]:
 
 
 def parse_exchange(key: str, data: bytes, *, source: str) -> Exchange:
-    """Parse one exchange of a key, like `parse_document`."""
+    """Parse one exchange of a key. Raises like `parse_document`."""
     if not data.isascii():
         _check_utf8(data, place=_place(key), source=source)
     entry = _parse_entry(key, data, source)
@@ -174,7 +174,7 @@ def parse_exchange(key: str, data: bytes, *, source: str) -> Exchange:
 
 
 def parse_tool_exchange(name: str, data: bytes, *, source: str) -> ToolExchange:
-    """Parse one exchange of a tool, like `parse_tools`."""
+    """Parse one exchange of a tool. Raises like `parse_tools`."""
     if not data.isascii():
         _check_utf8(data, place=tool_key(name), source=source)
     entry = _parse_tool_entry(name, data, source)

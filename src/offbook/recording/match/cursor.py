@@ -63,12 +63,12 @@ class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
 
     @property
     def exchange(self) -> E:
-        """What the caller gets of what is `stored`: with the folders of this run."""
+        """The `stored` exchange as the caller gets it, with the folders of this run."""
         assert self.stored is not None
         return self.stored.exchange if self.renamed is None else self.renamed
 
     def with_folders(self, renames: Renames) -> ExchangeMatch[E]:
-        """Return the match with these names of folders in what the caller gets. Raises like `Renames.text`."""
+        """Return the match with these folder names in the caller's answer. Raises like `Renames.text`."""
         if self.stored is None or (renames is NO_RENAMES and self.renamed is None):
             return self
         renamed = renames.exchange(self.stored.exchange)
@@ -414,8 +414,9 @@ def without_defaults(arguments: JsonObject, defaults: JsonObject) -> JsonObject:
 
 
 class AlikeArguments:
-    """The recorded calls of tools, found by what their arguments mean: the names of home and temporary folders do not
-    count, and a default that is given is the same as one that is left out.
+    """The recorded tool calls, found by the meaning of their arguments.
+
+    Names of home and temporary folders do not count, and an explicit default equals an omitted one.
 
     Like `AlikeRequests`, this is asked only where nothing matches.
     """

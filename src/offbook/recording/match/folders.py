@@ -109,8 +109,9 @@ def _spellings(folder: str) -> tuple[str, ...]:
 
 
 class Renames(Struct, frozen=True, dict=True):
-    """What the folders of a recording are called in its answer to one call: `names` has the new names by the recorded
-    ones. A new name is empty if it is not known, because the call uses several."""
+    """New folder names for a recorded answer to one call: `names` maps recorded names to new ones.
+
+    A new name is empty if it is unknown because the call uses several."""
 
     names: dict[str, str] = {}
 
@@ -127,7 +128,7 @@ class Renames(Struct, frozen=True, dict=True):
         return self._texts([text])[0]
 
     def exchange(self, exchange: E) -> E:
-        """Return what was recorded with the new names in its answer; the same object if it has none of the folders.
+        """Return the exchange with the new names in its answer, or the same object if it names none of the folders.
 
         Raises like `text`.
         """
@@ -206,7 +207,7 @@ class Renames(Struct, frozen=True, dict=True):
     def _wire(self, record: WireRecord) -> WireRecord | None:
         """Return the record with the new names, in each of its texts, and in those that several events spell together.
 
-        None if a name is left that cannot be replaced there: the answer is then made from what the bytes say.
+        None if a name cannot be replaced in the bytes: the answer is then encoded from the decoded fields.
         """
         headers = {name: self.text(value) for name, value in record.headers.items()}
         record = replace(_in_events(record), headers=headers)
@@ -287,7 +288,7 @@ class _Document(Struct, frozen=True):
 
 
 class FolderMap(Struct, frozen=True, dict=True):
-    """The folders of a run (`today`) by those of the recording that answers it (`recorded`), and the other way."""
+    """Maps the folders of a run (`today`) to those of its recording (`recorded`), and back."""
 
     recorded: RunFolders = NOWHERE
     today: RunFolders = NOWHERE
@@ -326,16 +327,16 @@ class FolderMap(Struct, frozen=True, dict=True):
         return (replace_spans([text], spans)[0] if spans else text), named
 
     def renames(self, named: frozenset[str] = frozenset()) -> Renames:
-        """Return what the folders are called in the answer to a request that names these.
+        """Return the folder names for the answer to a request that names these folders.
 
-        A recorded name that the request has too stays what it is. One that may stand for several folders stands for the
-        one that the request names.
+        A recorded name that also occurs in the request stays unchanged. One that may stand for several
+        folders stands for the one that the request names.
         """
         return Renames({old: self._new_name(old, new, named) for old, new in self._back.items()})
 
     @cached_property
     def to_record(self) -> Renames:
-        """What the folders of a run are called in its recording."""
+        """The names of a run's folders in its recording."""
         return Renames(self._forth) if self.is_needed else NO_RENAMES
 
     @staticmethod
@@ -348,7 +349,7 @@ SAME_FOLDERS: FolderMap = FolderMap()
 
 
 class FolderNotes:
-    """Gives what is recorded the names of folders that `folders` has for it, and collects those that it names.
+    """Renames folders in new recordings as `folders` says, and collects the names that occur.
 
     The recorders of a run share it.
     """
@@ -357,7 +358,7 @@ class FolderNotes:
         self._folders, self.named = folders, NOWHERE
 
     def rename(self, exchange: E) -> E:
-        """Return what is to be recorded of an exchange."""
+        """Return an exchange as it is recorded."""
         names = self._folders.to_record
         if isinstance(exchange, ToolExchange) and isinstance(exchange.arguments, dict):
             exchange = cast("E", replace(exchange, arguments=names.value(exchange.arguments)))
@@ -481,8 +482,7 @@ def without_home_names(data: bytes) -> bytes:
 
 
 def other_homes(recorded: bytes, today: bytes) -> dict[str, str]:
-    """Return what home folders are called in a request, by what they are called in the recorded one, which is the same
-    without their names. A name is empty if it is not known."""
+    """Map the home folders of a recorded request to those of an otherwise equal new one. An unknown name is empty."""
     old, new = (
         [name.decode("utf-8", "replace") for name in _own_home_pattern().findall(data) if name.startswith(b"/")]
         for data in (recorded, today)

@@ -61,9 +61,9 @@ _TEMPORARY_FOLDER = (
 
 
 class _Shape(Struct, frozen=True):
-    """A shape of values that may differ: what it is called, who says it, and the pattern, whose group is the value.
+    """A shape of values that may differ: its name, its speakers, and the pattern, whose group is the value.
 
-    Of a value with a `varying` part, only that may differ. One that `names` something must stand for the same
+    If a value has a `varying` part, only that part may differ. One that `names` something must stand for the same
     thing wherever it occurs, and the recorded answer must not name it.
     """
 
@@ -165,7 +165,7 @@ def _values_in(text: str) -> tuple[_Value, ...]:
 
 
 class HarmlessDifference(Struct, frozen=True):
-    """The kinds of what differs in two requests that ask the same, and recorded names with those that are used now."""
+    """The kinds of differences between two equivalent requests, and the recorded names with their current ones."""
 
     kinds: tuple[str, ...]
     renamed: dict[str, str]
@@ -296,7 +296,7 @@ class Comparison:
 
 
 def _speaker_of(value: JsonObject, speaker: Speaker) -> Speaker:
-    """Return who says what is in an object, which may be a message or the result of a tool."""
+    """Return the speaker of an object, which may be a message or a tool result."""
     kind, role = value.get("type"), value.get("role")  # a schema may have a list of types
     if isinstance(kind, str) and kind in _RESULT_TYPES:
         return "result"
@@ -329,7 +329,7 @@ def _is_inside(value: _Value, blocks: list[tuple[int, int]]) -> bool:
 
 
 def _line_around(text: str, value: _Value) -> tuple[str, str]:
-    """Return what is before and after a value in its line."""
+    """Return the text before and after a value in its line."""
     start = text.rfind("\n", 0, value.start) + 1
     end = text.find("\n", value.end)
     return text[start : value.start], text[value.end : len(text) if end < 0 else end]

@@ -177,7 +177,7 @@ class RunTimes(Struct, frozen=True):
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 UNKNOWN_TIMES: RunTimes = RunTimes(None, RunTime(_EPOCH, _EPOCH))
-"""The times of runs of which nothing is known: no moment is one of theirs."""
+"""The times of unknown runs: no moment belongs to them."""
 
 _ZONES = tuple(_QUARTER * quarters for quarters in range(-48, 57))
 

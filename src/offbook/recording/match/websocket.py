@@ -323,7 +323,7 @@ def _with_audio(message: JsonObject, data: bytes) -> JsonObject:
 class SessionMatcher:
     """Follows what one client sends along the recorded exchanges of a session.
 
-    `but_for` counts the exchanges that differ from what is recorded, by what does not count in them.
+    `but_for` counts the exchanges that match despite a harmless difference.
     """
 
     def __init__(self, index: TurnIndex, position: str, but_for: Counter[tuple[str, ...]] | None = None) -> None:
@@ -378,9 +378,9 @@ class SessionMatcher:
         return completed
 
     def _taking(self, message: SentMessage) -> list[tuple[_TurnCandidate, SentMessage]]:
-        """Return the candidates that take a message, each with what is left of it.
+        """Return the candidates that accept a message, each with the rest of it.
 
-        As for other requests, what does not count may differ where nothing else matches.
+        As for other requests, harmless differences are allowed where nothing else matches.
         """
         rules = self._index.rules
         alike: _MessageComparison = partial(_is_alike, rules=rules, began=self._began)

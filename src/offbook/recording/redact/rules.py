@@ -98,7 +98,7 @@ def mask_shown(text: str) -> str:
 
 
 def mask_reported(data: bytes) -> bytes:
-    """Return the JSON of a report without secrets, like `mask_shown`. It stays JSON."""
+    """Return a report's JSON without secrets, as JSON, by the rules of `mask_shown`."""
     return _redactor_of_output().encoded(data)
 
 

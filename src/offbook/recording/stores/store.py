@@ -115,7 +115,7 @@ class RecordingWriter(Protocol):
         ...
 
     def append_tool(self, tool: str, exchange: ToolExchange) -> None:
-        """Append a tool exchange, like `append`."""
+        """Append a tool exchange. Durable like `append`."""
         ...
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class PositionedReader(RecordingReader, Protocol):
 
 
 class SharedCalls(Protocol):
-    """A recording that many processes use, one of which makes each call.
+    """A recording that many processes use. One of them makes each call.
 
     If it `goes_on_live`, calls are made live while the recording cannot be reached.
     """
@@ -289,7 +289,7 @@ class Store(Protocol):
         ...
 
     def share(self) -> SharedCalls | None:
-        """Return the means for processes to make a call once for all of them, or None without any, as for a file.
+        """Return the coordination of calls between processes, or None if the store has none, as a file.
 
         Raises:
             InputError: the recording cannot be read.

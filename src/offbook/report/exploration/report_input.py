@@ -261,7 +261,7 @@ LEFT_OUT_HINT = "for the rest: a larger --budget, or a --shard for each of sever
 
 
 def exploration_notes(exploration: Exploration) -> Iterator[str]:
-    """Yield notes on the totals: what to declare, what is not compared, what the budget left out, and which cases share
+    """Yield notes on the totals: missing declarations, excluded comparisons, cases left out by the budget, and shared
     runs.
 
     Left-out cases are counted by group and by fault. Faults and families without a single case are named.

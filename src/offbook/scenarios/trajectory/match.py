@@ -130,7 +130,7 @@ def assign(fits: Sequence[Sequence[int]], demands: Sequence[Demand], must: Seque
 
 
 def _supply(needy: int, fits: Sequence[Sequence[int]], owners: Owners) -> bool:
-    """Find one more call for an expectation by an augmenting path. Return False if there is none.
+    """Find one more call for an expectation by an augmenting path. Return False if no path exists.
 
     Each expectation on the path hands its call to the one before it, and takes another.
     """
@@ -246,7 +246,7 @@ def _differences(calls: Sequence[ToolCall], expectations: Sequence[Expectation])
 
 
 def _relation(found: Differences, calls: int, *, is_equal: bool) -> Relation:
-    """Return the expectations that each call matches, or those from which only its arguments differ."""
+    """Return the expectations that each call matches fully, or except for its arguments."""
     relation: Relation = [[] for _ in range(calls)]
     for (call, expectation), differences in found.items():
         if is_equal is not bool(differences):
@@ -468,7 +468,7 @@ def _early(calls: Sequence[ToolCall], order: CallOrder) -> list[tuple[int, Expec
 class DifferenceRow(Struct, frozen=True):
     """An expectation and a call side by side, or one of them alone, by index.
 
-    `label` names the problem, and `reason` is one sentence about it; both are empty if there is none. `notes` are
+    `label` names the problem, and `reason` is one sentence about it; both are empty without a problem. `notes` are
     details.
     """
 

@@ -72,7 +72,7 @@ class KeptFolders:
 
 
 class _CopiedFolder:
-    """A folder of which each run has a copy in the state at this object's creation."""
+    """A folder that is copied for each run, in its state when this object was created."""
 
     def __init__(self, path: str) -> None:
         _check_folder(path)

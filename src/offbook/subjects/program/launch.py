@@ -66,7 +66,7 @@ NO_NOTICES = NoNotices()
 class ProgramLife(Protocol):
     """A process of a program, which can be killed from another thread, even before it has started.
 
-    `hung` is what it waited for at the end of its time.
+    `hung` names what it waited for when its time ended.
     """
 
     hung: str
@@ -405,10 +405,10 @@ class VirtualLife(ABC):
         assert self._run_clock is not None
         return self._run_clock.due_s
 
-    def end(self, *, wakes_s: float = math.inf) -> None:
+    def end(self, *, sleeps_s: float = math.inf) -> None:
         """End it, because its time is over."""
         assert self._run_clock is not None
-        self.hung = self.hung or self._run_clock.hung_text(wakes_s=wakes_s)
+        self.hung = self.hung or self._run_clock.hung_text(sleeps_s=sleeps_s)
         self.kill()
 
     def note_modules(self, names: bytes) -> None:

@@ -161,7 +161,7 @@ class Patience:
 class RunClock:
     """The remaining time of one run of a program, by the clock of its calls.
 
-    `hung` is what it waited for at the end of its time.
+    `hung` names what it waited for when its time ended.
     """
 
     def __init__(
@@ -195,8 +195,8 @@ class RunClock:
             self.hung = self.hung_text()
         return min(left_s, self._patience.wait_s)
 
-    def hung_text(self, *, wakes_s: float = inf) -> str:
-        """Say what it waits for, for too long. It `wakes_s` up at that moment by itself, if that is known."""
+    def hung_text(self, *, sleeps_s: float = inf) -> str:
+        """Describe the wait that is too long. It would end by itself after `sleeps_s`, if that is known."""
         pending, last = self._observer.pending, self._observer.last_call
         wait_s, total_s = self._patience.wait_s, self._patience.total_s
         if (
@@ -213,12 +213,12 @@ class RunClock:
         long = f"{idle_s:g} s" if is_plain else "more than ten times as long as without a fault"
         if last is None or last.at_s < self._started_s:
             return f"it had made no call after {long}"
-        sleeps_s, allowed_s = wakes_s - self._now_s(), round(self.due_s - last.at_s, 1)
+        if last.has_server_ended:
+            return f"it had not ended {long} after {last.name}, whose server ended without an answer"
+        allowed_s = round(self.due_s - last.at_s, 1)
         if allowed_s < sleeps_s < inf:  # and not for shorter times, again and again
             hint = f"longer than {allowed_s:g} s: it needs a shorter pause, or -o deadline=SECONDS"
             return f"it sleeps for {round(sleeps_s, 1):g} s after {last.name}, {hint}"
-        if last.has_server_ended:
-            return f"it had not ended {long} after {last.name}, whose server ended without an answer"
         return f"it had not ended {long} after {last.name}, and was not waiting for an answer"
 
 
@@ -288,7 +288,7 @@ def is_crash(stderr: str, code: int) -> bool:
     after = _after_traceback(stderr)
     if not after:
         return _OTHER_TRACES.search(stderr) is not None
-    if code != 1:  # Python's own code for an error that nobody has caught
+    if code != 1:  # Python's exit code for an uncaught error
         return False
     module, _, name = after[0].partition(":")[0].rpartition(".")
     return not is_api_error(module, name)
@@ -421,7 +421,7 @@ class EffectCounter:
         try:
             with self._path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                if size < self._position:  # the program has written it anew
+                if size < self._position:  # the program has written it again
                     self._position, self._counted = self._start if size >= self._start else 0, 0
                 file.seek(self._position)
                 return file.read()

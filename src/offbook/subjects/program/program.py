@@ -40,7 +40,7 @@ from offbook.private_folder import PrivateFolder
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
-from offbook.recording.tool_names import answered_tool_names
+from offbook.recording.recorded_tools import RecordedTools
 from offbook.session.script import ModelScript, Script
 from offbook.settings import find_project, unknown_tools
 from offbook.subjects.crash import first_life
@@ -199,7 +199,7 @@ class ProgramSubject:
 
     @property
     def _recorded_folders(self) -> RunFolders:
-        """What a recording that names no folders calls those of a run."""
+        """The folder names of a run, as guessed from a recording that names no folders."""
         work = () if self._working is None else RunFolders.of({}, work=self._working.template).work
         return RunFolders(work=work, temporary=("$TMPDIR",))
 
@@ -393,7 +393,7 @@ class ProgramSubject:
         """Raise InputError if a recorded tool ran for real without asking."""
         if self._settings.runs_tools:
             return
-        recorded = answered_tool_names(self._replay)
+        recorded = RecordedTools(self._replay).answered
         inferred = dict.fromkeys(tool.tool for tool in observer.inferred_tools(observed=self._taken))
         names = [name for name in inferred if name in recorded and not self._is_of_mcp(name)]
         if names:
@@ -563,12 +563,12 @@ class ProgramSubject:
 
 
 def _working_aliases(session: WireSession, working: Path | None) -> dict[str, str]:
-    """Return the name of a working folder in all runs, by what this run and its recording call it."""
+    """Map the names of the working folder in this run and its recording to the name used in all runs."""
     return {} if working is None else dict.fromkeys((str(working), *session.folders.recorded.work), "$PWD")
 
 
 def _asking(call: ModelCall, aliases: Mapping[str, str]) -> ModelCall:
-    """Return a model call with the names that are the same in every run in what its answer asks for."""
+    """Return a model call whose requested tools use the names that are the same in every run."""
     return replace(call, asks_for=tuple((tool, normalize_texts(args, aliases)) for tool, args in call.asks_for))
 
 

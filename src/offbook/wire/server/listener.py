@@ -42,7 +42,7 @@ _BUSY = (
 
 
 def bind_sockets(host: str, port: int, count: int) -> list[socket.socket]:
-    """Return that many sockets that listen at one address, one for each process; port 0 is any free port.
+    """Return sockets that listen at one address, one for each process; port 0 is any free port.
 
     Raises:
         InputError: they cannot listen there, or another socket does.
@@ -94,7 +94,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     unread_s: float = 300.0
 
     def allowed_s(self, phase: Phase, received_bytes: int) -> float:
-        """Return how long a connection may stay in a phase after that many received bytes."""
+        """Return how long a connection may stay in a phase, given its received bytes."""
         match phase:
             case "new" | "head":
                 return self.head_s

@@ -87,8 +87,8 @@ class LifeOnClock(Protocol):
         """Return the last moment that it may reach."""
         ...
 
-    def end(self, *, wakes_s: float) -> None:
-        """End it, because it would go beyond that moment: it waits until `wakes_s`, which may be never."""
+    def end(self, *, sleeps_s: float) -> None:
+        """End it, because it would go beyond that moment: it waits for `sleeps_s`, which may be for ever."""
         ...
 
     def note_modules(self, names: bytes) -> None:
@@ -221,11 +221,11 @@ class SessionClock:
         if self._is_over:
             return False
         limit_s = math.inf if self._life is None else self._life.limit_s()
-        self.now_s = max(self.now_s, min(due_s, limit_s))
+        before_s, self.now_s = self.now_s, max(self.now_s, min(due_s, limit_s))
         if due_s > limit_s or math.isinf(due_s):
             self._is_over = True
             if self._life is not None:
-                self._life.end(wakes_s=due_s)
+                self._life.end(sleeps_s=due_s - before_s)
             return False
         due = [timer for timer, at_s in self._timers.items() if at_s <= self.now_s and not timer.done()]
         for timer in due:

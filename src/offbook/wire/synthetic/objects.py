@@ -47,7 +47,7 @@ class Asked(Struct, frozen=True):
         return self.query.get(name, [""])[0]
 
     def number(self, name: str) -> int:
-        """Return a parameter of the query as a number; 0 if it is none."""
+        """Return a query parameter as a number, or 0."""
         text = self.option(name)
         return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
@@ -478,7 +478,7 @@ _ROUTES = (
     _route("POST", "/responses/compact", StoredObjects.compact),
     _route("GET", "/responses/{}", StoredObjects.response),
     _route("DELETE", "/responses/{}", StoredObjects.delete_response),
-    _route("POST", "/responses/{}/cancel", StoredObjects.response),  # each has ended, and stays as it is
+    _route("POST", "/responses/{}/cancel", StoredObjects.response),  # each has ended and does not change
     _route("GET", "/responses/{}/input_items", StoredObjects.items),
     _route("GET", "/chat/completions", StoredObjects.completions),
     _route("GET", "/chat/completions/{}", StoredObjects.completion),

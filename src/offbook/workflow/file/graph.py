@@ -89,7 +89,7 @@ class Graph:
 
     @cached_property
     def cycle(self) -> tuple[str, ...]:
-        """The steps of a dependency cycle, with the first again at the end; empty if there is none."""
+        """The steps of a dependency cycle, ending with the first one again; empty without a cycle."""
         ordered = set(self.order)
         left = [step_id for step_id in self.steps if step_id not in ordered]
         if not left:

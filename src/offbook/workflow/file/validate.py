@@ -257,7 +257,7 @@ def check_dependencies(level: Level, report: ProblemReport) -> None:
     for path, step in level.placed():
         for index, step_id in enumerate(step.depends_on):
             if step_id not in level.graph.steps:
-                hint = did_you_mean(step_id, set(level.graph.steps) - {step.id}, kind="steps beside it")
+                hint = did_you_mean(step_id, set(level.graph.steps) - {step.id}, kind="other steps here")
                 report.add((*path, "depends_on", index), f"there is no step {quote_name(step_id)}", hint=hint)
     if cycle := level.graph.cycle:
         index = next(index for index, step in enumerate(level.steps) if step.id == cycle[0])
@@ -280,7 +280,7 @@ def _check_targets(router: RouterStep, path: DocumentPath, level: Level, report:
         targets.append((("default",), router.default))
     for place, target in targets:
         if target not in level.graph.steps:
-            hint = did_you_mean(target, set(level.graph.steps) - {router.id}, kind="steps beside it")
+            hint = did_you_mean(target, set(level.graph.steps) - {router.id}, kind="other steps here")
             report.add((*path, *place), f"there is no step {quote_name(target)}", hint=hint)
         elif target == router.id:
             report.add((*path, *place), "the router is its own target")

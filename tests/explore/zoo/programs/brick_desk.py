@@ -1,4 +1,4 @@
-"""Agents that send what no API takes, from then on for ever: `brick_desk.py AGENT defect|sound`.
+"""Agents that send a conversation that no API accepts any more: `brick_desk.py AGENT defect|sound`.
 
 Each does what its name says; its docstring says what its twin does instead.
 """

@@ -415,7 +415,7 @@ BRICKED = [
     bricking(
         "goes_on_after_a_stop",
         "call=2: crash before",
-        f"{NO_RESULT}killed before call 2, started again; for ever: 2 further requests were refused, too)",
+        f"{NO_RESULT}killed before call 2, started again; permanently: 2 further requests were also refused)",
         faults="crash",
     ),
     bricking("stores_a_broken_answer", "call=1 attempt=1 chunk=2: stream_truncate", NO_RESULT, faults=STREAMED),

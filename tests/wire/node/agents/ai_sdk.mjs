@@ -4,9 +4,16 @@ import { z } from "zod";
 import { forget, look, refund } from "./shop.mjs";
 
 const inputSchema = z.object({ order: z.number() });
+
+// tools may show their progress: the last result is the model's
+async function* slowly(run, given) {
+  yield "running";
+  yield await run(given);
+}
+
 const tools = {
-  look: tool({ description: "Look", inputSchema, execute: look }),
-  refund: { description: "Refund", inputSchema, execute: refund },
+  look: tool({ description: "Look", inputSchema, execute: async function* (given) { yield* slowly(look, given); } }),
+  refund: { description: "Refund", inputSchema, execute: (given) => slowly(refund, given) },
   forget: { description: "Forget", inputSchema, execute: forget },
 };
 const openai = createOpenAI({ baseURL: process.env.OPENAI_BASE_URL, apiKey: "test" });

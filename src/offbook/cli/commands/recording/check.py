@@ -53,7 +53,7 @@ def disagreement(exchange: Exchange) -> str:
 
 
 def _decoded_response(record: WireRecord, codec: Codec) -> Response:
-    """Decode the response. Raise ProviderError if there is none."""
+    """Decode the response. Raise ProviderError without one."""
     content = record.content()
     if not record.is_streamed and not _STREAMED.match(record.headers.get("content-type", "")):
         return codec.decode_response(content)

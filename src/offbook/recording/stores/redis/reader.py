@@ -121,7 +121,7 @@ class _KeySlot(Generic[E]):
         self.is_current = False
 
     def reopen(self) -> None:
-        """Continue after the read exchanges, because there may be more."""
+        """Continue reading: further exchanges may have been added."""
         self.rows = [replace(stored, repeats=False) if stored.repeats else stored for stored in self.rows]
         self.next, self.is_current = self.next or (b"%d" % self.rows[-1].id if self.rows else b"-1"), False
 
@@ -364,7 +364,7 @@ def _entries(index: RedisIndex[E], kind: Kind, lifetimes: dict[Stamp, int]) -> E
 
 
 class RedisPosition:
-    """The position of a session: the served exchanges, and a log of changes, of which each process reads the new ones.
+    """The position of a session: the served exchanges, and a log of changes. Each process reads the new ones.
     A claim is one round trip, or more if there are more than 1,000 changes to read.
     """
 

@@ -173,7 +173,7 @@ class ForkPoint:
             if sys._getframe(1).f_code.co_filename not in _IMPORT_FILES:
                 self._note("." if args[0] is None else args[0], is_listed=True)
         elif event != "socket.__new__" or (args[1] in _NETWORK_FAMILIES and _running_loop() is not None):
-            self.reach()  # without a loop, a socket that is only made is nothing yet: its name is looked up, too
+            self.reach()  # without a loop, a socket that is only made is nothing yet, and its name is also looked up
 
     def _on_open(self, path: Any = None, mode: Any = None, flags: Any = None, *_: Any) -> None:
         if isinstance(path, int):
@@ -299,7 +299,7 @@ def _loop_files() -> Iterator[_LoopFiles]:
 
 
 class _LoopFiles:
-    """The epoll object of an event loop, and the two sockets by which a thread or a signal wakes it.
+    """An event loop's epoll object, and the two sockets that let a thread or a signal wake it.
 
     Processes that share them would wake each other, so every run gets its own, with the same numbers.
     """

@@ -28,6 +28,7 @@ STEERING = (
     "agno.team.",
     "autogen_agentchat.",
     "crewai.tools.agent_tools.",
+    "deepagents.middleware.subagents:",
     "dspy.predict.",
     "google.adk.agents.",
     "google.adk.tools._node_tool:",
@@ -43,6 +44,8 @@ STEERING = (
     "langchain_core.runnables.",
     "langchain_core.tools.convert:",
     "langgraph.pregel.",
+    "langgraph_supervisor.",
+    "langgraph_swarm.",
     "llama_index.core.agent.",
     "smolagents.default_tools:FinalAnswerTool.",
     "strands._context_manager.",
@@ -100,6 +103,8 @@ def take_tool(tools: Tools, function: Any, name: Name | None = None, *, select: 
         function = function.func
     name = name or str(getattr(function, "__name__", "") or "tool")
     place = _place(function)
+    if isinstance(name, str) and not _name_unless_steering(tools, name, place):
+        return
     if place.startswith(STEERING + ADAPTERS):
         return
     if not tools.take(function, name, select=lambda given: select(without(*bound)(given))):
@@ -109,6 +114,14 @@ def take_tool(tools: Tools, function: Any, name: Name | None = None, *, select: 
 
 def _place(function: object) -> str:
     return f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+
+
+def _name_unless_steering(tools: Tools, name: str, *places: str) -> str:
+    """Return the name of a tool, or "" if one of its places is that of a steering tool, which is noted."""
+    if name and any(each.startswith(STEERING + ADAPTERS) for each in places):
+        tools.note_steering(name)
+        return ""
+    return name
 
 
 def _signature(function: FunctionType, *, needs: tuple[str, ...]) -> inspect.Signature:
@@ -174,7 +187,7 @@ def take_methods(base: Any, tools: Tools, *methods: str, name: Callable[[Any], s
     inherited = vars(base).get("__init_subclass__")
 
     def name_of(args: tuple[Any, ...]) -> str:
-        return "" if f"{_place(type(args[0]))}.".startswith(STEERING + ADAPTERS) else name(args[0])
+        return _name_unless_steering(tools, name(args[0]), f"{_place(type(args[0]))}.")
 
     def init_subclass(kind: type, /, **kwargs: Any) -> None:
         if inherited is not None:
@@ -258,7 +271,7 @@ def _langchain(module: ModuleType, tools: Tools) -> None:
 
     def name(tool: Any) -> str:
         functions = (getattr(tool, "func", None), getattr(tool, "coroutine", None))
-        return "" if any(_place(each).startswith(STEERING + ADAPTERS) for each in functions) else str(tool.name)
+        return _name_unless_steering(tools, str(tool.name), *map(_place, functions))
 
     take_methods(module.BaseTool, tools, "_run", "_arun", name=name, select=select)
 
@@ -286,8 +299,17 @@ def _openai_agents(module: ModuleType, tools: Tools) -> None:
     before_call(module.FunctionTool.__init__, take, needs=("name", "on_invoke_tool"))
 
 
+def _agents_as_tools(module: ModuleType, tools: Tools) -> None:
+    def make(original: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tool = original(*args, **kwargs)
+        tools.note_steering(tool.name)
+        return tool
+
+    replace_body(module.Agent.as_tool, make)
+
+
 def _mcp_client(module: ModuleType, tools: Tools) -> None:
-    """Take over the client by which all adapters call servers' tools. offbook's servers answer those of stand-ins."""
+    """Take over the client that all adapters use to call servers' tools. Stand-in servers answer their own tools."""
     if os.environ.get(MCP_VARIABLE):
         return
     result_type = module.types.CallToolResult
@@ -364,6 +386,14 @@ def _claude_agent_sdk(module: ModuleType, tools: Tools) -> None:
 def _smolagents(module: ModuleType, tools: Tools) -> None:
     take_given(module.tool, tools, "tool_function")
     take_methods(module.Tool, tools, "forward", name=lambda tool: str(tool.name))
+
+
+def _smolagents_agents(module: ModuleType, tools: Tools) -> None:
+    def note(given: _Given) -> None:
+        for each in given.get("managed_agents") or ():
+            tools.note_steering(str(each.name))
+
+    before_call(module.MultiStepAgent.__init__, note, needs=("managed_agents",))
 
 
 def _autogen(module: ModuleType, tools: Tools) -> None:
@@ -443,6 +473,7 @@ def _google_adk(module: ModuleType, tools: Tools) -> None:
 
 
 FRAMEWORKS: dict[str, tuple[str, Callable[[ModuleType, Tools], None]]] = {
+    "agents.agent": ("openai-agents", _agents_as_tools),
     "agents.tool": ("openai-agents", _openai_agents),
     "agno.tools": ("agno", _agno),
     "autogen_core.tools": ("autogen-core", _autogen),
@@ -459,6 +490,7 @@ FRAMEWORKS: dict[str, tuple[str, Callable[[ModuleType, Tools], None]]] = {
     "mcp.server.mcpserver.tools": ("mcp", _mcp),
     "pydantic_ai.tools": ("pydantic-ai-slim", _pydantic_ai),
     "semantic_kernel.functions": ("semantic-kernel", _semantic_kernel),
+    "smolagents.agents": ("smolagents", _smolagents_agents),
     "smolagents.tools": ("smolagents", _smolagents),
     "strands.tools": ("strands-agents", _strands),
 }

@@ -143,17 +143,27 @@ class Tools {
     this.note({ tool, function: place, problem });
   }
 
-  /** Return what is called instead of a function that a framework awaits. `select` finds what the model gave. */
-  awaited(tool, run, select) {
+  /** Return what is called instead of a function that a framework awaits. `select` finds what the model gave.
+   *
+   * The last result of one that `yields` is the model's. Those before it show its progress, and are not recorded.
+   */
+  awaited(tool, run, select, yields = false) {
+    const tools = this;
+    if (yields && run.constructor?.name === "AsyncGeneratorFunction") {
+      return named(run, (...given) => {
+        if (inside.getStore()) return run(...given);
+        return tools.#stream({ tool, arguments: argumentsOf(select(given)) }, () => run(...given));
+      });
+    }
     if (isGenerator(run)) {
       this.note({ tool, problem: `${run.name || tool} is a generator` });
       return run;
     }
-    const tools = this;
     return named(run, function (...given) {
       if (inside.getStore()) return run.apply(this, given);
       const asked = { tool, arguments: argumentsOf(select(given)) };
-      return tools.#answer(asked, () => run.apply(this, given));
+      const perform = () => run.apply(this, given);
+      return tools.#answer(asked, yields ? () => lastOf(perform()) : perform);
     });
   }
 
@@ -207,17 +217,42 @@ class Tools {
   }
 
   /** Return an object like a tool of a framework, whose `execute` is taken over. */
-  replaced(tool, name, select) {
+  replaced(tool, name, select, yields = false) {
     if (typeof tool?.execute !== "function") return tool;
     const known = this.#known.get(tool) ?? new Map();
     this.#known.set(tool, known);
-    if (!known.has(name)) known.set(name, withExecute(tool, this.awaited(name, tool.execute.bind(tool), select)));
+    if (!known.has(name)) known.set(name, withExecute(tool, this.awaited(name, tool.execute.bind(tool), select, yields)));
     return known.get(name);
   }
 
   async #answer(asked, perform) {
     const answer = await this.#server.ask(this.#noted(asked));
-    if (answer.run !== undefined) return this.#finish(answer.run, perform, false);
+    return answer.run === undefined ? this.#outcomeLater(answer) : this.#finish(answer.run, perform, false);
+  }
+
+  async *#stream(asked, perform) {
+    const answer = await this.#server.ask(this.#noted(asked));
+    if (answer.run === undefined) {
+      yield await this.#outcomeLater(answer);
+      return;
+    }
+    const ended = {};
+    try {
+      const results = inside.run(true, perform);
+      for (;;) {
+        const { done, value } = await inside.run(true, () => results.next());
+        if (done) break;
+        ended.value = value;
+        yield value;
+      }
+    } catch (error) {
+      ended.error = error;
+    }
+    const told = await this.#server.ask({ call: answer.run, ...described(ended, false) });
+    if (Object.keys(told).length > 0 || "error" in ended) yield ending(told, ended);
+  }
+
+  async #outcomeLater(answer) {
     if (answer.wait_s) await new Promise((resolve) => setTimeout(resolve, answer.wait_s * 1000));
     return outcome(answer);
   }
@@ -410,19 +445,29 @@ function named(run, taken) {
   return Object.assign(taken, run);
 }
 
+/** Return the last of the results that a function yields, or its only one. */
+async function lastOf(result) {
+  let value = await result;
+  if (typeof value?.[Symbol.asyncIterator] !== "function") return value;
+  const results = value;
+  value = undefined;
+  for await (const each of results) value = each;
+  return value;
+}
+
 function withExecute(tool, execute) {
   const properties = Object.getOwnPropertyDescriptors(tool);
   properties.execute = { value: execute, configurable: true, enumerable: true, writable: true };
   return Object.create(Object.getPrototypeOf(tool), properties);
 }
 
-/** Return whether the one that calls a function of a framework is a module of the same package. */
-function isCalledInside(packageName) {
+/** Return which module of the same package calls a function of a framework; empty if none does. */
+function callerInside(packageName) {
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 3;
   const line = new Error().stack.split("\n")[3] ?? "";
   Error.stackTraceLimit = stackTraceLimit;
-  return line.includes(`/node_modules/${packageName}/`);
+  return line.includes(`/node_modules/${packageName}/`) ? line : "";
 }
 
 /** How the tools of each framework are taken over, by what its module declares or exports. */
@@ -433,7 +478,7 @@ const FRAMEWORKS = {
     executeToolCall.set(function (given, ...more) {
       const { toolName } = given.toolCall;
       const tool = Object.hasOwn(given.tools ?? {}, toolName) ? given.tools[toolName] : undefined;
-      const taken = tool && { ...given, tools: { ...given.tools, [toolName]: tools.replaced(tool, toolName, first) } };
+      const taken = tool && { ...given, tools: { ...given.tools, [toolName]: tools.replaced(tool, toolName, first, true) } };
       return execute(taken ?? given, ...more);
     });
   },
@@ -443,7 +488,12 @@ const FRAMEWORKS = {
     const make = tool.get();
     if (!/await options\.execute\(/.test(String(make))) throw new Error("tool does not call options.execute");
     tool.set(function (options, ...more) {
-      if (typeof options?.execute !== "function" || isCalledInside("@openai/agents-core")) return make(options, ...more);
+      const caller = callerInside("@openai/agents-core");
+      if (typeof options?.execute !== "function" || caller) {
+        const steering = make(options, ...more);
+        if (/\/agent\.m?js/.test(caller)) tools.note({ tool: steering.name, is_steering: true });
+        return steering;
+      }
       const own = { ...options };
       const made = make(own, ...more);
       own.execute = tools.awaited(made.name, options.execute, first);

@@ -82,7 +82,7 @@ class _Server:
                     pass
 
     def _enter(self) -> None:
-        """Work in the folder of the runs as it is now: there may be another one in its place."""
+        """Enter the folder of the runs again, which may have been replaced."""
         if self._folder is not None:
             os.chdir(self._folder)
 
@@ -252,7 +252,7 @@ class _Server:
             _exit_now(1)
 
     def _tell_modules(self, linked: Any) -> None:
-        """Send the names of what the run has loaded, in messages that fit into the buffer of a socket.
+        """Send the names of the loaded modules, in messages that fit into a socket's buffer.
 
         Without them, the next runs load it themselves.
         """

@@ -22,6 +22,7 @@ FUNCTIONS_VARIABLE = "OFFBOOK_TOOL_FUNCTIONS"
 """The environment variable with the functions of tools, as `refund=shop.payments:refund`, one a line."""
 
 HOOKED = (
+    "agents.agent",
     "agents.tool",
     "agno.tools",
     "autogen_core.tools",
@@ -38,6 +39,7 @@ HOOKED = (
     "mcp.server.mcpserver.tools",
     "pydantic_ai.tools",
     "semantic_kernel.functions",
+    "smolagents.agents",
     "smolagents.tools",
     "strands.tools",
 )

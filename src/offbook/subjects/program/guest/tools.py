@@ -61,7 +61,8 @@ class Tools:
         self._server = _Server(url, path)
         self._taken: dict[FunctionType, dict[int, Name]] = {}
         self._runs_first = False
-        self.notes: list[dict[str, str]] = []
+        self._steering = set[str]()
+        self.notes: list[dict[str, Any]] = []
 
     def take(self, function: object, name: Name, *, select: Selection = dict) -> bool:
         """Take over a function, and return whether that is possible.
@@ -132,6 +133,12 @@ class Tools:
             ended.value = await value
         told = await self._server.ask_async(about | ended.described())
         return call.outcome(told) if told else ended.get()
+
+    def note_steering(self, tool: str) -> None:
+        """Note a tool that is not taken over because it steers the agent, or passes its calls on."""
+        if tool not in self._steering:
+            self._steering.add(tool)
+            self.notes.append({"tool": tool, "is_steering": True})
 
     def _noted(self, asked: dict[str, Any]) -> dict[str, Any]:
         notes, self.notes = self.notes, []

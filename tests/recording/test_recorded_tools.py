@@ -2,7 +2,7 @@
 
 import pytest
 
-from offbook.recording.tool_names import called_tool_names
+from offbook.recording.recorded_tools import RecordedTools
 from tests.explore.runs import write_recording
 
 
@@ -19,4 +19,4 @@ from tests.explore.runs import write_recording
     ],
 )
 def test_tools_that_a_text_asks_for_are_called(tmp_path, text, tools):
-    assert called_tool_names(write_recording(tmp_path / "run.json", {"any": {"content": text}})) == tools
+    assert RecordedTools(write_recording(tmp_path / "run.json", {"any": {"content": text}})).called == tools
