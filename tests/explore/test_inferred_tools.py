@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from offbook.explore.inferred_tools import (
     ToolResult,
-    Turn,
+    ToolTurn,
     infer_tools,
     inferred_effects,
     inferred_runs,
@@ -25,7 +25,7 @@ def outcomes(*turns):
 
 
 def asks(*calls, sends=(), offers=()):
-    return Turn(asked=calls, results=sends, offered=dict(offers))
+    return ToolTurn(asked=calls, results=sends, offered=dict(offers))
 
 
 def test_a_call_whose_result_is_sent_has_run():
@@ -58,7 +58,7 @@ def test_a_refused_call_that_is_asked_for_again_has_not_run():
 
 
 def test_a_call_in_an_answer_that_was_cut_has_run_if_its_result_is_sent():
-    cut = Turn(asked=[REFUND], is_cut=True)
+    cut = ToolTurn(asked=[REFUND], is_cut=True)
     assert outcomes(cut, asks(sends=[PAID])) == [("refund", "done", "paid")]
     (unanswered,) = infer_tools([cut])
     assert unanswered.is_unseen
@@ -105,7 +105,7 @@ def test_more_results_than_were_asked_for_show_what_the_program_ran_by_itself():
     [("paid again", "done", False), ("Error: paid already", "failed", False), ("paid", "done", True)],
 )
 def test_a_second_result_under_one_id_is_a_second_run_unless_it_is_a_copy(text, outcome, is_unseen):
-    cut = Turn(asked=[REFUND], is_cut=True)
+    cut = ToolTurn(asked=[REFUND], is_cut=True)
     for turns in ([asks(REFUND)], [cut, asks(REFUND)]):
         tools = infer_tools([*turns, asks(sends=[PAID, replace(PAID, text=text)])])
         assert [each.result for each in tools] == ["paid", text]
@@ -175,7 +175,7 @@ def test_arguments_that_are_not_json_run_nothing():
 
 
 def test_any_number_of_calls_may_stay_without_a_result():
-    turns = [Turn(asked=[ToolCall("finish", {"number": number}, id=f"call_{number}")]) for number in range(20_000)]
+    turns = [ToolTurn(asked=[ToolCall("finish", {"number": number}, id=f"call_{number}")]) for number in range(20_000)]
     found = infer_tools(turns)
     assert [tool.arguments["number"] for tool in found] == list(range(20_000))
     assert {tool.outcome for tool in found} == {"unknown"}

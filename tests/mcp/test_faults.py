@@ -6,7 +6,7 @@ import pytest
 
 from offbook import run
 from offbook.faults import TOOL_FAULT_TYPES
-from offbook.mcp.faults import FaultedCall, apply_fault
+from offbook.mcp.faults import FaultedMcpCall, apply_fault
 from offbook.mcp.message import parse_message
 from offbook.mcp.stdio import LineServer
 from tests.faults.samples import TOOL_SAMPLES
@@ -39,7 +39,7 @@ def test_every_fault_of_tools_has_a_form_over_mcp(fault, era):
         asked = parse_message(line(call("write", era=era)))
         started = endpoint.session.start(asked)
         clean = endpoint.session.answer(started)
-    answer = apply_fault(fault, FaultedCall(asked, lambda: clean, "fault-bcdfgh"))
+    answer = apply_fault(fault, FaultedMcpCall(asked, lambda: clean, "fault-bcdfgh"))
     assert answer != clean
     assert fault.type in TOOL_FAULT_TYPES
 

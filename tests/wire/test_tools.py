@@ -136,7 +136,21 @@ def in_process(fault):
         return str(error)
 
 
-@pytest.mark.parametrize("fault", TOOL_SAMPLES, ids=lambda fault: fault.type)
+@pytest.mark.parametrize(
+    ("lie", "told"),
+    [("field_missing", {}), ("value_changed refunded", {"refunded": 118}), ("tool_noop", {"refunded": 7})],
+)
+def test_a_lie_about_a_recorded_result_is_told_and_nothing_runs(lie, told):
+    line = f"tool=refund call=1: {lie}"
+    with replayed(line) as run:
+        assert run.refund(order=7) == told
+        assert [str(each) for each in run.server.fired()] == [line]
+        assert run.ran == []
+
+
+@pytest.mark.parametrize(
+    "fault", [fault for fault in TOOL_SAMPLES if "lies" not in fault.traits], ids=lambda fault: fault.type
+)
 def test_a_fault_comes_to_the_same_as_at_a_tool_of_this_process(fault):
     line = str(At(tool="refund", call=1).fail(fault))
     with replayed(line) as run:

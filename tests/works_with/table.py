@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from offbook.agents.preset import built_in_presets
+from offbook.presets.preset import built_in_presets
 
 from .catalog import PROGRAMS, ROOT
 from .failures import FRAMEWORKS, SEEN, SITUATIONS

@@ -12,7 +12,7 @@ from offbook.errors import RecordingMismatchError
 from offbook.mcp.answer import FoundAnswer
 from offbook.mcp.config import McpConfig, load_config
 from offbook.mcp.hub import McpHub
-from offbook.mcp.message import Message
+from offbook.mcp.message import McpMessage
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import McpReplay, recorded_tools
 from offbook.mcp.session import McpToolCall
@@ -134,7 +134,7 @@ class _ReportedReplay(McpReplay):
         super().__init__(server, tools)
         self._on_miss = on_miss
 
-    def find(self, request: Message) -> FoundAnswer:
+    def find(self, request: McpMessage) -> FoundAnswer:
         try:
             return super().find(request)
         except RecordingMismatchError as error:

@@ -34,7 +34,7 @@ class ToolResult(Struct, frozen=True):
     arguments: JsonObject | None = None
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class ToolTurn(Struct, frozen=True, kw_only=True):
     """A request and the tool calls of its answer. It `is_cut` if not all of the answer arrived.
 
     `offered` are the schemas of the tools that the request offers, by name.
@@ -66,7 +66,7 @@ class InferredTool(Struct, frozen=True, kw_only=True):
         return Effect(tool=self.tool, arguments=self.arguments, outcome=self.outcome, source=source)
 
 
-def infer_tools(turns: Iterable[Turn], failed: Mapping[str, str] = NO_PATTERNS) -> list[InferredTool]:
+def infer_tools(turns: Iterable[ToolTurn], failed: Mapping[str, str] = NO_PATTERNS) -> list[InferredTool]:
     """Return the tools that the program ran, in the order in which the model asked for them.
 
     A call ran if a later request has its result, even if the answer that asked for it was cut. It has failed if that
@@ -172,7 +172,7 @@ class _PendingCall:
     same id.
     """
 
-    def __init__(self, call: ToolCall, *, place: int, nth: int, turn: Turn) -> None:
+    def __init__(self, call: ToolCall, *, place: int, nth: int, turn: ToolTurn) -> None:
         self.call, self.place, self._nth = call, place, nth
         self.before_by_id = sum(each.id == call.id for each in turn.results)
         self.before_by_tool = sum(each.tool == call.tool for each in turn.results)
@@ -264,7 +264,7 @@ def _offered_tool(name: str, schema: bytes) -> ToolSpec | None:
         return None
 
 
-def _pending_calls(turn: Turn, places: Iterator[int]) -> Iterator[_PendingCall]:
+def _pending_calls(turn: ToolTurn, places: Iterator[int]) -> Iterator[_PendingCall]:
     counts = Counter[str]()
     for call in turn.asked:
         if call.raw_arguments is None:

@@ -14,7 +14,7 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
 from offbook.codecs.chat_message import SYSTEM_ROLES
 from offbook.errors import OffbookError
-from offbook.explore.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
+from offbook.explore.inferred_tools import InferredTool, ToolResult, ToolTurn, infer_tools
 from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, Follows, ModelCall, ToolRun
 from offbook.faults.site import Site
 from offbook.messages import (
@@ -689,7 +689,7 @@ class RunObserver:
         failed = {tool: each.failed for tool, each in self._declarations.items() if each.failed is not None}
         return [each for each in infer_tools(turns, failed) if each.tool not in observed]
 
-    def _turn(self, call: _HttpCall) -> Turn:
+    def _turn(self, call: _HttpCall) -> ToolTurn:
         """Return a request with the tools that its answer requests, as far as that has arrived."""
         if self._has_arrived(call):
             return _turn_of(call.attempt, decoded_response(call.attempt.parsed, call.answer).tool_calls)
@@ -744,14 +744,14 @@ class RunObserver:
         return replace(answer, frames=tuple(frame for frame in answer.frames if frame[0] <= waited_ms))
 
 
-def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = (), *, is_cut: bool = False) -> Turn:
+def _turn_of(attempt: CallAttempt, asked: Sequence[ToolCall] = (), *, is_cut: bool = False) -> ToolTurn:
     request = attempt.parsed.request
     if request is None:
-        return Turn(asked=asked, is_cut=is_cut)
+        return ToolTurn(asked=asked, is_cut=is_cut)
     steering = {str(each["name"]) for each in _functions(request.tools) if is_steering(each)}
     acting = [each for each in asked if each.tool not in steering]
     offered = offered_tools(request.tools)
-    return Turn(results=_tool_results(request.messages), offered=offered, asked=acting, is_cut=is_cut)
+    return ToolTurn(results=_tool_results(request.messages), offered=offered, asked=acting, is_cut=is_cut)
 
 
 _SERVER_STATE = frozenset(("previous_response_id", "conversation", "thread"))

@@ -108,7 +108,7 @@ def summarize_recovery(exploration: Exploration) -> RecoverySummary | None:
     )
 
 
-class Spread(Struct, frozen=True, kw_only=True):
+class FaultSpread(Struct, frozen=True, kw_only=True):
     """The spread of the faults at one call: to a number of the `later` model calls, and of effects, at most.
 
     `call` is its heatmap name, and `agent` its caller, if the run has several agents. A later call is `changed` if its
@@ -133,7 +133,7 @@ class Spread(Struct, frozen=True, kw_only=True):
         return f"{name} reaches {' and '.join(filter(None, parts)) or 'nothing'}"
 
 
-def spread_of(exploration: Exploration) -> list[Spread]:
+def spread_of(exploration: Exploration) -> list[FaultSpread]:
     """Return how far the single faults at each call spread, in the order of the calls; only calls with faults."""
     clean = exploration.clean
     agents = {call.row: call.agent for call in clean.calls}
@@ -145,7 +145,7 @@ def spread_of(exploration: Exploration) -> list[Spread]:
         reach = [(min(later, _changed_calls(each, clean)), _changed_effects(each, clean)) for each in fired]
         if reach:
             spreads.append(
-                Spread(
+                FaultSpread(
                     call=row,
                     agent=agents.get(row, "") if has_several else "",
                     cases=len(reach),

@@ -25,14 +25,14 @@ _RAW_ERROR = re.compile(
 """The beginnings of error texts of SDKs, of HTTP, and of offbook's own gateway."""
 
 
-class Claim(Struct, frozen=True):
+class ResultClaim(Struct, frozen=True):
     """A sentence or a field of a result. Of a field, the text has its name: `order: 42`."""
 
     text: str
     is_field: bool = False
 
 
-def claims_of(result: Any) -> list[Claim]:
+def claims_of(result: Any) -> list[ResultClaim]:
     """Return the sentences and fields of a result, in comparable form.
 
     A program's are those of its output, or else of its files; a conversation's are the agent's.
@@ -59,7 +59,7 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def _claims(value: Any, name: str) -> Iterator[Claim]:
+def _claims(value: Any, name: str) -> Iterator[ResultClaim]:
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _claims(each, f"{name}{key}: ")
@@ -69,9 +69,9 @@ def _claims(value: Any, name: str) -> Iterator[Claim]:
     elif isinstance(value, str):
         for sentence in _SENTENCE_END.split(value):
             text = _comparable(sentence)
-            yield Claim(f"{name.casefold()}{text}")
+            yield ResultClaim(f"{name.casefold()}{text}")
     else:
-        yield Claim(f"{name}{msgspec.json.encode(value).decode()}".casefold(), is_field=True)
+        yield ResultClaim(f"{name}{msgspec.json.encode(value).decode()}".casefold(), is_field=True)
 
 
 def _comparable(sentence: str) -> str:
@@ -97,7 +97,7 @@ def pattern_like(result: Any, clean: Any) -> str:
     return ""
 
 
-def _repeats_claims(result: Any, clean: Any, speaks: Callable[[Claim], bool]) -> bool:
+def _repeats_claims(result: Any, clean: Any, speaks: Callable[[ResultClaim], bool]) -> bool:
     """Return whether a result has all of the clean one's informative claims, or all claims if none is informative."""
     said, claims = {each.text for each in claims_of(result)}, claims_of(clean)
     about = [each for each in claims if speaks(each)] or claims
@@ -184,17 +184,17 @@ def names_effect(
     return bool(is_listed) and all(is_listed)
 
 
-def _sentences_of(run: Run) -> Iterator[Claim]:
+def _sentences_of(run: Run) -> Iterator[ResultClaim]:
     """Yield the sentences and fields of what a run says, without self-reported failures.
 
     Fields that are false, zero or empty say nothing either.
     """
     if run.error is not None:
-        yield Claim(run.error.message)
+        yield ResultClaim(run.error.message)
     yield from _sentences(_said(run.result), "")
 
 
-def _sentences(value: Any, name: str) -> Iterator[Claim]:
+def _sentences(value: Any, name: str) -> Iterator[ResultClaim]:
     if isinstance(value, dict):
         for key, each in value.items():
             if not is_failed_result({key: each}):
@@ -204,9 +204,9 @@ def _sentences(value: Any, name: str) -> Iterator[Claim]:
             yield from _sentences(each, name)
     elif isinstance(value, str):
         told = (each for each in _SENTENCE_END.split(value) if each.strip() and not is_failed_result(each))
-        yield from (Claim(f"{name}{each}") for each in told)
+        yield from (ResultClaim(f"{name}{each}") for each in told)
     elif value:
-        yield Claim(f"{name}{msgspec.json.encode(value).decode()}", is_field=True)
+        yield ResultClaim(f"{name}{msgspec.json.encode(value).decode()}", is_field=True)
 
 
 def claims_effect(result: Any, clean: Run, effect: Effect) -> bool:
@@ -219,7 +219,7 @@ def claims_effect(result: Any, clean: Run, effect: Effect) -> bool:
     asked, returned = _values_of(effect), _returned_ids(effect, clean)
     echoes = {each.casefold() for each in asked}
 
-    def speaks(claim: Claim) -> bool:
+    def speaks(claim: ResultClaim) -> bool:
         if any(word.startswith(part) for word in re.findall(rf"{_SIGN}+", claim.text) for part in words):
             return True
         is_echo = claim.text.rpartition(": ")[2].strip('"') in echoes

@@ -17,7 +17,7 @@ from offbook.mcp.message import (
     LOG_LEVEL_META,
     MODERN_VERSIONS,
     SERVER_INFO_META,
-    Message,
+    McpMessage,
     encode,
     error_message,
     id_key,
@@ -47,7 +47,7 @@ _MODERN_FIELDS = ("resultType", "ttlMs", "cacheScope")
 class ClientQuestions(Protocol):
     """Judges the client's answers to a server's requests among the messages of an answer."""
 
-    def check(self, asked: Message, answer: Message | None) -> McpAnswer | None:
+    def check(self, asked: McpMessage, answer: McpMessage | None) -> McpAnswer | None:
         """Check the answer to one request, None if there was none in time. Return the replacement for the rest of the
         client's answer, or None to continue.
         """
@@ -103,15 +103,15 @@ def whole_answer(raw: bytes, *, status: int = 200) -> McpAnswer:
     return McpAnswer(messages=((0.0, raw),), status=status)
 
 
-def result_answer(request: Message, result: Any) -> McpAnswer:
+def result_answer(request: McpMessage, result: Any) -> McpAnswer:
     return whole_answer(result_message(request.id, fit_result(result, request)))
 
 
-def error_answer(request: Message, code: int, message: str, data: Any = None, *, status: int = 200) -> McpAnswer:
+def error_answer(request: McpMessage, code: int, message: str, data: Any = None, *, status: int = 200) -> McpAnswer:
     return whole_answer(error_message(request.id, code, message, data), status=status)
 
 
-def fit_messages(messages: Iterable[TimedMessage], request: Message) -> tuple[TimedMessage, ...]:
+def fit_messages(messages: Iterable[TimedMessage], request: McpMessage) -> tuple[TimedMessage, ...]:
     """Fit recorded messages of a server to a client: its id, its progress token, and the shapes of its era.
 
     Modern clients take no server requests, and log messages only if they ask for them. Unrequested progress, and the
@@ -127,14 +127,14 @@ def server_messages(messages: Iterable[TimedMessage]) -> list[TimedMessage]:
     return [*(each for each in earlier if not parse_message(each[1]).is_response), last]
 
 
-def client_answers(messages: Iterable[TimedMessage]) -> dict[bytes, Message]:
+def client_answers(messages: Iterable[TimedMessage]) -> dict[bytes, McpMessage]:
     """Return the client's answers to the server's requests during a call, by id."""
     *earlier, _ = messages
     answers = [parse_message(raw) for _, raw in earlier]
     return {id_key(each.id): each for each in answers if each.is_response}
 
 
-def _fit(message: Message, request: Message) -> bytes | None:
+def _fit(message: McpMessage, request: McpMessage) -> bytes | None:
     if message.method == "notifications/progress":
         return _with_progress_token(message, request.progress_token)
     if message.is_request and request.era == "modern":
@@ -148,13 +148,13 @@ def _fit(message: Message, request: Message) -> bytes | None:
     return encode(message.fields | {"id": request.id})
 
 
-def _with_progress_token(message: Message, token: Any) -> bytes | None:
+def _with_progress_token(message: McpMessage, token: Any) -> bytes | None:
     if token is None:
         return None
     return encode(message.fields | {"params": message.params | {"progressToken": token}})
 
 
-def fit_result(result: Any, request: Message) -> Any:
+def fit_result(result: Any, request: McpMessage) -> Any:
     """Return a result in the request's era: modern results name their type and how long they may be cached, others do
     not.
     """
@@ -179,7 +179,7 @@ def discover_result(known: JsonObject) -> JsonObject:
     }
 
 
-def initialize_result(known: JsonObject, request: Message) -> JsonObject:
+def initialize_result(known: JsonObject, request: McpMessage) -> JsonObject:
     """Return the result of `initialize` from that, or from the result of a `server/discover`."""
     wanted = request.params.get("protocolVersion")
     return {
@@ -222,7 +222,7 @@ class FoundAnswer(Struct, frozen=True):
 
     answer: McpAnswer
     match: ExchangeMatch[ToolExchange] | None = None
-    client_answers: dict[bytes, Message] = field(default_factory=dict)
+    client_answers: dict[bytes, McpMessage] = field(default_factory=dict)
 
     @property
     def stored(self) -> StoredExchange[ToolExchange] | None:
@@ -259,7 +259,7 @@ class McpSource(ABC):
     """
 
     @abstractmethod
-    def find(self, request: Message) -> FoundAnswer:
+    def find(self, request: McpMessage) -> FoundAnswer:
         """Return the answer to a request. It counts as served after `use`.
 
         Raises:
@@ -279,11 +279,11 @@ class McpSource(ABC):
         """Return the arguments of a tool that clients repeat in headers, `Mcp-Param-NAME`, by the names of these."""
         return {}
 
-    def shares(self, request: Message) -> bool:
+    def shares(self, request: McpMessage) -> bool:
         """Return whether one process makes such a request for all, so it must wait for its `turn`."""
         return False
 
-    async def turn(self, request: Message) -> CallTurn:
+    async def turn(self, request: McpMessage) -> CallTurn:
         """Wait until a call is ours to make, or `find` has its answer. `note_recorded` or `give_up` ends a turn.
 
         Raises:
@@ -291,7 +291,7 @@ class McpSource(ABC):
         """
         return OWN_TURN
 
-    def claim(self, request: Message) -> CallTurn | None:
+    def claim(self, request: McpMessage) -> CallTurn | None:
         """Return the turn to record a call that was made without one, or None if another process records it.
 
         Raises:
@@ -299,7 +299,7 @@ class McpSource(ABC):
         """
         return OWN_TURN
 
-    def claim_own(self, message: Message) -> CallTurn | None:
+    def claim_own(self, message: McpMessage) -> CallTurn | None:
         """Return the turn to record a message that the server has sent on its own, like `claim`."""
         return OWN_TURN
 
@@ -313,5 +313,5 @@ class McpSource(ABC):
 class NothingRecorded(McpSource):
     """Answers nothing, because nothing is recorded yet."""
 
-    def find(self, request: Message) -> FoundAnswer:
+    def find(self, request: McpMessage) -> FoundAnswer:
         raise RecordingMismatchError("nothing is recorded yet", kind="missing")

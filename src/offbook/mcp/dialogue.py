@@ -14,7 +14,7 @@ from msgspec import Struct
 from offbook.comparison import difference_between
 from offbook.errors import RecordingMismatchError
 from offbook.mcp.answer import McpAnswer
-from offbook.mcp.message import SUBSCRIPTION_META, Message, encode, id_key, json_in_texts, parse_message, with_id
+from offbook.mcp.message import SUBSCRIPTION_META, McpMessage, encode, id_key, json_in_texts, parse_message, with_id
 from offbook.messages import JsonObject
 from offbook.recording.match.mismatch import RECORD_AGAIN
 from offbook.recording.redact.rules import mask_json
@@ -42,7 +42,7 @@ class OwnMessage(Struct, frozen=True, kw_only=True):
 
     method: str
     params: dict[str, Any] | None = None
-    on_answer: Callable[[Message | None], None] | None = None
+    on_answer: Callable[[McpMessage | None], None] | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ _LIST_CHANGES = {
 """The fields of `subscriptions/listen` that request each notification."""
 
 
-def subscriber(request: Message, write: Callable[[bytes], None]) -> Callable[[OwnMessage], None]:
+def subscriber(request: McpMessage, write: Callable[[bytes], None]) -> Callable[[OwnMessage], None]:
     """Return a listener that writes the notifications requested by a `subscriptions/listen`, under its id."""
     asked = request.params.get("notifications")
     wanted = asked if isinstance(asked, dict) else {}
@@ -76,7 +76,7 @@ def subscriber(request: Message, write: Callable[[bytes], None]) -> Callable[[Ow
 class _Question(Struct, frozen=True):
     """A server request that the client has not answered. `abandon` is called if it never can."""
 
-    on_answer: Callable[[Message | None], None]
+    on_answer: Callable[[McpMessage | None], None]
     abandon: Callable[[], None]
     timer: asyncio.TimerHandle | None = None
 
@@ -90,7 +90,7 @@ class AnswerSender:
         self._work: dict[bytes, asyncio.Task[None]] = {}
         self._count = 0
 
-    def send(self, request: Message, answer: McpAnswer, sink: AnswerSink, *, elapsed_ms: float = 0.0) -> None:
+    def send(self, request: McpMessage, answer: McpAnswer, sink: AnswerSink, *, elapsed_ms: float = 0.0) -> None:
         """Send an answer. The times of its messages count from the request, `elapsed_ms` ago."""
         if answer.work is not None:
             self.start(request, self._send_after(answer.work, request, sink))
@@ -99,16 +99,20 @@ class AnswerSender:
             sink.write(answer.noise)
         self._send_from(request, answer, sink, 0, asyncio.get_running_loop().time() - elapsed_ms / 1000.0)
 
-    def start(self, request: Message, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, request: McpMessage, work: Coroutine[Any, Any, None]) -> None:
         """Start the work that a request waits for. It ends when the client cancels the request, or leaves."""
         key = id_key(request.id)
         task = self._work[key] = asyncio.ensure_future(work)
         task.add_done_callback(lambda _: self._work.pop(key) if self._work.get(key) is task else None)
 
-    async def _send_after(self, work: Callable[[], Awaitable[McpAnswer]], request: Message, sink: AnswerSink) -> None:
+    async def _send_after(
+        self, work: Callable[[], Awaitable[McpAnswer]], request: McpMessage, sink: AnswerSink
+    ) -> None:
         self.send(request, await work(), sink)
 
-    def _send_from(self, request: Message, answer: McpAnswer, sink: AnswerSink, place: int, started_s: float) -> None:
+    def _send_from(
+        self, request: McpMessage, answer: McpAnswer, sink: AnswerSink, place: int, started_s: float
+    ) -> None:
         """Send the messages from a place on."""
         asks_client = answer.asks_client
         for index in range(place, len(answer.messages)):
@@ -126,12 +130,12 @@ class AnswerSender:
             answer.on_sent()
 
     def _ask(
-        self, asked: Message, request: Message, answer: McpAnswer, sink: AnswerSink, go_on: Callable[[], None]
+        self, asked: McpMessage, request: McpMessage, answer: McpAnswer, sink: AnswerSink, go_on: Callable[[], None]
     ) -> None:
         """Send a server request, and continue after the client's answer."""
         questions = answer.questions
 
-        def on_answer(received: Message | None) -> None:
+        def on_answer(received: McpMessage | None) -> None:
             instead = None if questions is None else questions.check(asked, received)
             if instead is None:
                 go_on()
@@ -165,7 +169,7 @@ class AnswerSender:
             key = id_key(f"{id}-{number}")
         return key
 
-    def receive(self, response: Message) -> bool:
+    def receive(self, response: McpMessage) -> bool:
         """Handle a client's response, and return whether a server request waits for it."""
         question = self._questions.pop(id_key(response.id), None)
         if question is None:
@@ -204,7 +208,7 @@ class AnswerSender:
         for work in self._work.values():
             work.cancel()
 
-    def _waits(self, request: Message, at_ms: float, started_s: float, go_on: Callable[[], None]) -> bool:
+    def _waits(self, request: McpMessage, at_ms: float, started_s: float, go_on: Callable[[], None]) -> bool:
         """Return whether it is too early. `go_on` is then called later."""
         loop = asyncio.get_running_loop()
         due_s = started_s + at_ms / 1000.0
@@ -220,7 +224,7 @@ def _id_of(key: bytes) -> Any:
 
 
 def client_answer_mismatch(
-    method: str, expected: Message | None, answer: Message | None, *, key: str | None
+    method: str, expected: McpMessage | None, answer: McpMessage | None, *, key: str | None
 ) -> RecordingMismatchError | None:
     """Return how a client's answer to a server request differs from the recorded one, or None if it is equal or not
     recorded.
@@ -238,7 +242,7 @@ def client_answer_mismatch(
     return RecordingMismatchError(reason, kind="drifted", key=key, difference=difference, hint=RECORD_AGAIN)
 
 
-def _comparable(answer: Message) -> JsonObject:
+def _comparable(answer: McpMessage) -> JsonObject:
     """Return the compared part of an answer: the result without `_meta`, or the message of the error."""
     error = answer.fields.get("error")
     if error is not None:

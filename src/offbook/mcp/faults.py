@@ -33,21 +33,21 @@ from offbook.faults.tools import (
     Unauthorized,
 )
 from offbook.mcp.answer import McpAnswer, error_answer, fit_result, model_text, result_answer
-from offbook.mcp.message import INVALID_PARAMS, Message, encode, result_message, text_result
+from offbook.mcp.message import INVALID_PARAMS, McpMessage, encode, result_message, text_result
 from offbook.messages import JsonObject, result_text
 
 REQUEST_TIMEOUT = SESSION_NOT_FOUND = UNAUTHORIZED = -32001
 FOREVER, STUCK = "offbook-asks-forever", "offbook-stuck-task"
 
 
-class FaultedCall(Struct, frozen=True):
+class FaultedMcpCall(Struct, frozen=True):
     """The call at which a fault fires. `clean` returns its answer without the fault: the server has then acted.
 
     In an exploration, every injected text carries the `mark`; elsewhere it is empty. `tool` is its name in the
     recording, and `spoil` returns what a lie makes of its result.
     """
 
-    request: Message
+    request: McpMessage
     clean: Callable[[], McpAnswer]
     mark: str = ""
     tool: str = ""
@@ -65,35 +65,35 @@ class FaultedCall(Struct, frozen=True):
 
 
 @singledispatch
-def apply_fault(fault: ToolFault | OrderFault, call: FaultedCall) -> McpAnswer:
+def apply_fault(fault: ToolFault | OrderFault, call: FaultedMcpCall) -> McpAnswer:
     """Return the answer that the client gets if `fault` applies to its call."""
     raise TypeError(f"{fault.type} has no form over MCP")
 
 
 @apply_fault.register
-def _(fault: OrderFault, call: FaultedCall) -> McpAnswer:
+def _(fault: OrderFault, call: FaultedMcpCall) -> McpAnswer:
     return call.clean()  # when it is sent is up to the session
 
 
 @apply_fault.register
-def _(fault: DeliveredTwice, call: FaultedCall) -> McpAnswer:
+def _(fault: DeliveredTwice, call: FaultedMcpCall) -> McpAnswer:
     clean = call.clean()
     return replace(clean, messages=(*clean.messages, *clean.messages[-1:]))
 
 
 @apply_fault.register
-def _(fault: ToolError, call: FaultedCall) -> McpAnswer:
+def _(fault: ToolError, call: FaultedMcpCall) -> McpAnswer:
     return result_answer(call.request, text_result(call.marked(fault.failure(call.request.tool)), is_error=True))
 
 
 @apply_fault.register
-def _(fault: ToolLost, call: FaultedCall) -> McpAnswer:
+def _(fault: ToolLost, call: FaultedMcpCall) -> McpAnswer:
     clean = call.clean()
     return replace(clean, messages=clean.messages[:-1], ending="cut")
 
 
 @apply_fault.register
-def _(fault: ToolTimeout, call: FaultedCall) -> McpAnswer:
+def _(fault: ToolTimeout, call: FaultedMcpCall) -> McpAnswer:
     if not fault.after_ms:
         return McpAnswer(ending="silence", end_ms=float("inf"))
     late = error_answer(call.request, REQUEST_TIMEOUT, call.marked(fault.message))
@@ -101,57 +101,57 @@ def _(fault: ToolTimeout, call: FaultedCall) -> McpAnswer:
 
 
 @apply_fault.register
-def _(fault: ToolGarbled, call: FaultedCall) -> McpAnswer:
+def _(fault: ToolGarbled, call: FaultedMcpCall) -> McpAnswer:
     text = fault.changed("", call.mark)  # instead of all that the result has, whereas others change one text of it
     structured = _structured_text(call.clean().response.get("result"), lambda _: text)
     return call.with_result(text_result(text) | structured)
 
 
 @apply_fault.register
-def _(fault: ToolEmpty, call: FaultedCall) -> McpAnswer:
+def _(fault: ToolEmpty, call: FaultedMcpCall) -> McpAnswer:
     return call.with_result({"content": []})
 
 
 @apply_fault.register
-def _(fault: McpError, call: FaultedCall) -> McpAnswer:
+def _(fault: McpError, call: FaultedMcpCall) -> McpAnswer:
     return error_answer(call.request, fault.code, call.marked(fault.failure(call.request.tool)))
 
 
 @apply_fault.register
-def _(fault: ServerExit, call: FaultedCall) -> McpAnswer:
+def _(fault: ServerExit, call: FaultedMcpCall) -> McpAnswer:
     return McpAnswer(ending="exit", exit_code=fault.code)
 
 
 @apply_fault.register
-def _(fault: StdoutNoise, call: FaultedCall) -> McpAnswer:
+def _(fault: StdoutNoise, call: FaultedMcpCall) -> McpAnswer:
     return replace(call.clean(), noise=" ".join(call.marked(fault.line).split()).encode())
 
 
 @apply_fault.register
-def _(fault: Unauthorized, call: FaultedCall) -> McpAnswer:
+def _(fault: Unauthorized, call: FaultedMcpCall) -> McpAnswer:
     answer = error_answer(call.request, UNAUTHORIZED, call.marked(fault.failure(call.request.tool)), status=401)
     return replace(answer, headers={"www-authenticate": 'Bearer error="invalid_token"'})
 
 
 @apply_fault.register
-def _(fault: SessionGone, call: FaultedCall) -> McpAnswer:
+def _(fault: SessionGone, call: FaultedMcpCall) -> McpAnswer:
     answer = error_answer(call.request, SESSION_NOT_FOUND, call.marked(fault.failure(call.request.tool)), status=404)
     return replace(answer, forgets_session=True)
 
 
 @apply_fault.register
-def _(fault: ToolsChanged, call: FaultedCall) -> McpAnswer:
+def _(fault: ToolsChanged, call: FaultedMcpCall) -> McpAnswer:
     changed = encode({"method": "notifications/tools/list_changed"})
     refusal = _refuse_changed(fault, call.request, call.mark)
     return replace(refusal, messages=((0.0, changed), *refusal.messages))
 
 
-def _refuse_changed(fault: ToolsChanged, request: Message, mark: str = "") -> McpAnswer:
+def _refuse_changed(fault: ToolsChanged, request: McpMessage, mark: str = "") -> McpAnswer:
     return error_answer(request, INVALID_PARAMS, add_mark(fault.failure(request.tool), mark))
 
 
 @apply_fault.register
-def _(fault: InputRequiredForever, call: FaultedCall) -> McpAnswer:
+def _(fault: InputRequiredForever, call: FaultedMcpCall) -> McpAnswer:
     schema = {"type": "object", "properties": {"confirmed": {"type": "boolean"}}}
     asked = {"mode": "form", "message": call.marked(fault.message), "requestedSchema": schema}
     if call.request.era == "modern":
@@ -163,14 +163,14 @@ def _(fault: InputRequiredForever, call: FaultedCall) -> McpAnswer:
 
 
 @apply_fault.register
-def _(fault: TaskStuck, call: FaultedCall) -> McpAnswer:
+def _(fault: TaskStuck, call: FaultedMcpCall) -> McpAnswer:
     task = _stuck_task(call.request)
     return result_answer(
         call.request, {"resultType": "task"} | task if call.request.era == "modern" else {"task": task}
     )
 
 
-def _stuck_task(request: Message) -> JsonObject:
+def _stuck_task(request: McpMessage) -> JsonObject:
     """Return a working task in the shape of the client's era."""
     moment = "2026-01-01T00:00:00Z"
     task = {"taskId": STUCK, "status": "working", "createdAt": moment, "lastUpdatedAt": moment}
@@ -179,7 +179,7 @@ def _stuck_task(request: Message) -> JsonObject:
 
 
 @apply_fault.register
-def _(fault: ChangedText, call: FaultedCall) -> McpAnswer:
+def _(fault: ChangedText, call: FaultedMcpCall) -> McpAnswer:
     """Return the clean answer with its first text changed, or with an added text."""
 
     def change(text: str) -> str:
@@ -213,7 +213,7 @@ def _is_text(block: object) -> bool:
 
 
 @apply_fault.register
-def _(fault: Lie, call: FaultedCall) -> McpAnswer:
+def _(fault: Lie, call: FaultedMcpCall) -> McpAnswer:
     """Return the clean answer with the lie as its only text, and as its structured content if it has some."""
     result = call.clean().response.get("result")
     if not isinstance(result, dict) or result.get("isError") is True:
@@ -247,11 +247,11 @@ class LastingFaults:
         elif isinstance(fault, InputRequiredForever):
             self._asking[tool] = fault
 
-    def concern(self, request: Message) -> bool:
+    def concern(self, request: McpMessage) -> bool:
         """Return whether the answer of a real server is changed."""
         return bool(self._changed) and request.method == "tools/list"
 
-    def answer(self, request: Message) -> McpAnswer | None:
+    def answer(self, request: McpMessage) -> McpAnswer | None:
         """Return the answer to a request affected by an earlier fault, or None."""
         if request.params.get("taskId") == STUCK:
             return result_answer(request, {} if request.method == "tasks/update" else _stuck_task(request))
@@ -261,16 +261,16 @@ class LastingFaults:
         ):
             return _refuse_changed(changed, request)
         if request.tool in self._asking and request.params.get("requestState") == FOREVER:
-            return apply_fault(self._asking[request.tool], FaultedCall(request, McpAnswer))
+            return apply_fault(self._asking[request.tool], FaultedMcpCall(request, McpAnswer))
         return None
 
-    def listed(self, request: Message, answer: McpAnswer) -> McpAnswer:
+    def listed(self, request: McpMessage, answer: McpAnswer) -> McpAnswer:
         """Return a list of tools after earlier faults, or any other answer unchanged."""
         result = answer.response.get("result") if self.concern(request) else None
         if not isinstance(result, dict):
             return answer
         tools = [self._tool(tool) for tool in result.get("tools", []) if not self._is_gone(tool)]
-        return FaultedCall(request, lambda: answer).with_result(result | {"tools": tools})
+        return FaultedMcpCall(request, lambda: answer).with_result(result | {"tools": tools})
 
     def _is_gone(self, tool: JsonObject) -> bool:
         changed = self._changed.get(tool.get("name", ""))

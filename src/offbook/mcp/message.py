@@ -53,7 +53,7 @@ class MessageError(ValueError):
     """Bytes that are not a single JSON-RPC message."""
 
 
-class Message(Struct, frozen=True):
+class McpMessage(Struct, frozen=True):
     """One JSON-RPC message: its bytes as they arrived, without a line end, and the JSON object that they spell."""
 
     raw: bytes
@@ -116,13 +116,13 @@ _UNCOUNTED_PREFIXES = ("notifications/", "logging/", "subscriptions/")
 _UNCOUNTED = frozenset(("initialize", "server/discover", "ping", "resources/subscribe", "resources/unsubscribe"))
 
 
-def is_counted(request: Message) -> bool:
+def is_counted(request: McpMessage) -> bool:
     """Return whether a request counts as a call. Discovery and lists do not: clients repeat them freely."""
     method = request.method
     return method not in _UNCOUNTED and not method.endswith("/list") and not method.startswith(_UNCOUNTED_PREFIXES)
 
 
-def parse_message(raw: bytes) -> Message:
+def parse_message(raw: bytes) -> McpMessage:
     """Parse one message.
 
     Raises:
@@ -134,7 +134,7 @@ def parse_message(raw: bytes) -> Message:
         raise MessageError(f"not JSON: {error}") from None
     if not isinstance(fields, dict) or not ("method" in fields or "result" in fields or "error" in fields):
         raise MessageError("not a JSON-RPC message: it has neither a method, a result nor an error")
-    return Message(raw.strip(), fields)
+    return McpMessage(raw.strip(), fields)
 
 
 def is_batch(raw: bytes) -> bool:
@@ -142,7 +142,7 @@ def is_batch(raw: bytes) -> bool:
     return raw.lstrip()[:1] == b"["
 
 
-def parse_batch(raw: bytes) -> list[Message]:
+def parse_batch(raw: bytes) -> list[McpMessage]:
     """Parse a batch. Each message keeps its own bytes.
 
     Raises:
@@ -200,7 +200,7 @@ _CALL_PARAMS = frozenset(("name", "arguments", *VOLATILE_PARAMS))
 _SMALLEST_JSON = 2
 
 
-def recorded_arguments(message: Message) -> JsonObject:
+def recorded_arguments(message: McpMessage) -> JsonObject:
     """Return the recorded part of a request: a tool call's arguments, or another request's parameters."""
     if message.tool:
         arguments = message.params.get("arguments")
@@ -208,14 +208,14 @@ def recorded_arguments(message: Message) -> JsonObject:
     return {name: value for name, value in message.params.items() if name not in VOLATILE_PARAMS}
 
 
-def further_params(message: Message) -> JsonObject:
+def further_params(message: McpMessage) -> JsonObject:
     """Return a tool call's relevant parameters besides its arguments, such as a user's `inputResponses`."""
     if not message.tool:
         return {}
     return {name: value for name, value in message.params.items() if name not in _CALL_PARAMS}
 
 
-def arguments_hash(message: Message) -> str:
+def arguments_hash(message: McpMessage) -> str:
     """Return the hash that finds a request's recorded answer."""
     further = further_params(message)
     arguments = recorded_arguments(message)

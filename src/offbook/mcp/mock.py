@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from offbook import __version__
 from offbook.errors import InputError, MockDriftError, MockError
 from offbook.mcp.answer import FoundAnswer, McpAnswer, McpSource, error_answer, result_answer
-from offbook.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message, text_result
+from offbook.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, McpMessage, text_result
 from offbook.mcp.replay import McpReplay, recorded_tools
 from offbook.mcp.surface import referenced
 from offbook.messages import JsonObject, ToolCall, result_text
@@ -103,7 +103,7 @@ class MockServer(McpSource):
         reader = read_document({"_version": 2, "_mcp": {name: methods}}, source=name)
         self._replay = McpReplay(name, recorded_tools(Tape(reader, strict=True)), lenient_requests=True)
 
-    def find(self, request: Message) -> FoundAnswer:
+    def find(self, request: McpMessage) -> FoundAnswer:
         """Return the answer to a request; see `McpSource`."""
         if request.tool:
             return FoundAnswer(McpAnswer(work=partial(self._call, request)))
@@ -116,7 +116,7 @@ class MockServer(McpSource):
     def tool_headers(self, tool: str) -> Mapping[str, str]:
         return self._replay.tool_headers(tool)
 
-    async def _call(self, request: Message) -> McpAnswer:
+    async def _call(self, request: McpMessage) -> McpAnswer:
         arguments = request.params.get("arguments") or {}
         if not isinstance(arguments, dict):
             return error_answer(request, INVALID_PARAMS, "Invalid params: arguments must be an object")

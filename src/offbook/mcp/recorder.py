@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.events import NULL_SINK, Sink
 from offbook.mcp.answer import TimedMessage
-from offbook.mcp.message import Message, arguments_hash, further_params, parse_message, recorded_arguments
+from offbook.mcp.message import McpMessage, arguments_hash, further_params, parse_message, recorded_arguments
 from offbook.mcp.replay import DISCOVERIES, PROTOCOL, UNRECORDED_METHODS, call_outcome, own_arguments
 from offbook.recording.call_cache import OWN_TURN, CallTurn
 from offbook.recording.format.exchange import RecordedError, ToolExchange
@@ -41,7 +41,7 @@ class McpRecorder(Recorder):
     def record_exchange(
         self,
         server: str,
-        request: Message,
+        request: McpMessage,
         messages: Sequence[TimedMessage],
         *,
         credentials: Iterable[str] = (),
@@ -72,7 +72,7 @@ class McpRecorder(Recorder):
         return self.record_tool(key, exchange, credentials=credentials, turn=turn)
 
     def record_own_message(
-        self, server: str, message: Message, answer: Message | None = None, *, turn: CallTurn = OWN_TURN
+        self, server: str, message: McpMessage, answer: McpMessage | None = None, *, turn: CallTurn = OWN_TURN
     ) -> RecordedAs:
         """Record a notification that the server sent on its own, or a request with the client's answer."""
         outcome = ToolExchange() if answer is None else _outcome(answer, [(0.0, answer.raw)])
@@ -85,7 +85,7 @@ class McpRecorder(Recorder):
             self.replay.close()
 
 
-def _outcome(response: Message, messages: Sequence[TimedMessage]) -> ToolExchange:
+def _outcome(response: McpMessage, messages: Sequence[TimedMessage]) -> ToolExchange:
     """Return the result or error of a request that is not a tool call, with the bytes if these are incomplete."""
     wire = wire_record(messages)
     if "result" in response.fields:

@@ -34,7 +34,7 @@ from offbook.mcp.message import (
     METHOD_NOT_FOUND,
     SUBSCRIPTION_META,
     CursorNames,
-    Message,
+    McpMessage,
     arguments_hash,
     encode,
     further_params,
@@ -175,7 +175,7 @@ class McpReplay(McpSource, Served):
     def _own_messages(self) -> OwnMessages:
         return OwnMessages(self.server, self._index)
 
-    def find(self, request: Message) -> FoundAnswer:
+    def find(self, request: McpMessage) -> FoundAnswer:
         """Return the answer to a request; see `McpSource`."""
         if request.method in _HANDSHAKE_METHODS and request.era == "modern":
             return FoundAnswer(error_answer(request, METHOD_NOT_FOUND, f"Method not found: {request.method}"))
@@ -201,7 +201,7 @@ class McpReplay(McpSource, Served):
         answer = self._answer(exchange, messages, request)
         return FoundAnswer(answer, match, client_answers(messages) if answer.asks_client else {})
 
-    def _problem(self, request: Message, arguments: JsonObject, fingerprint: str) -> str:
+    def _problem(self, request: McpMessage, arguments: JsonObject, fingerprint: str) -> str:
         """Return a real server's reason to refuse the arguments of a tool call, or "".
 
         The real server has accepted recorded calls. The words are the Python SDK's.
@@ -219,7 +219,7 @@ class McpReplay(McpSource, Served):
         listed = {tool["name"]: tool.get("inputSchema") for tool in listed_tools(self._index, self.server)}
         return {name: schema for name, schema in listed.items() if isinstance(schema, dict)}
 
-    def key(self, request: Message) -> str:
+    def key(self, request: McpMessage) -> str:
         """Return the key of a request in a recording."""
         return f"{self.server}.{request.tool}" if request.tool else mcp_key(self.server, request.method)
 
@@ -251,7 +251,7 @@ class McpReplay(McpSource, Served):
         """The log of this server's recorded tool calls."""
         return self.tools.log_of([self.server])
 
-    def _answer(self, exchange: ToolExchange, recorded: list[TimedMessage], request: Message) -> McpAnswer:
+    def _answer(self, exchange: ToolExchange, recorded: list[TimedMessage], request: McpMessage) -> McpAnswer:
         messages = fit_messages(recorded, request)
         if self._latency.is_none:
             return McpAnswer(messages=tuple((0.0, raw) for _, raw in messages))
@@ -260,7 +260,7 @@ class McpReplay(McpSource, Served):
         delay_ms = self._latency.delay_ms(exchange.latency_ms)
         return McpAnswer(messages=tuple((delay_ms, raw) for _, raw in messages), end_ms=delay_ms)
 
-    def _discovery(self, request: Message) -> McpAnswer:
+    def _discovery(self, request: McpMessage) -> McpAnswer:
         known = self.discovery()
         if request.method == "initialize":
             return result_answer(request, initialize_result(known, request))
@@ -296,7 +296,7 @@ def _exchanges(index: ExchangeIndex[ToolExchange], key: str) -> Iterator[StoredE
         stored = index.find(key=key, fingerprint=None, after=stored.id)
 
 
-def _open_subscription(request: Message) -> McpAnswer:
+def _open_subscription(request: McpMessage) -> McpAnswer:
     """Return the answer to `subscriptions/listen`, which acknowledges the request; nothing changes."""
     wanted = request.params.get("notifications")
     params = {"notifications": wanted or {}, "_meta": {SUBSCRIPTION_META: request.id}}
@@ -304,7 +304,7 @@ def _open_subscription(request: Message) -> McpAnswer:
     return McpAnswer(messages=((0.0, raw),), ending="silence", end_ms=float("inf"))
 
 
-def recorded_messages(exchange: ToolExchange, request: Message) -> list[TimedMessage]:
+def recorded_messages(exchange: ToolExchange, request: McpMessage) -> list[TimedMessage]:
     """Return the messages of the server's answer, the response last. After an edit by hand, or if it was not recorded
     over MCP, the response is made from the result.
     """
@@ -321,7 +321,7 @@ def _is_unchanged(exchange: ToolExchange, response: bytes) -> bool:
     return outcome.result == exchange.result and outcome.error == exchange.error
 
 
-def own_arguments(message: Message) -> JsonObject:
+def own_arguments(message: McpMessage) -> JsonObject:
     """Return the recorded part of a message that a server sent by itself."""
     return {name: value for name, value in message.params.items() if name != "_meta"}
 
@@ -411,11 +411,11 @@ class SharedMcpReplay(McpReplay):
         self._made: dict[CallTurn, tuple[_Place, object]] = {}
         self._places: dict[int, _Place] = {}
 
-    def shares(self, request: Message) -> bool:
+    def shares(self, request: McpMessage) -> bool:
         """Return whether one process makes such a request for all."""
         return request.method not in _OWN_METHODS
 
-    def find(self, request: Message) -> FoundAnswer:
+    def find(self, request: McpMessage) -> FoundAnswer:
         """Return the presently recorded answer; see `McpSource`. It is for the first of equal waiting calls.
 
         Raises:
@@ -440,7 +440,7 @@ class SharedMcpReplay(McpReplay):
         self._names.count(*self._places[found.stored.id])
         return NOTHING_DUE
 
-    async def turn(self, request: Message) -> CallTurn:
+    async def turn(self, request: McpMessage) -> CallTurn:
         """Wait until a call is ours to make, or `find` has its answer. Equal calls have their turns in order.
 
         `note_recorded` or `give_up` ends our turn.
@@ -465,7 +465,7 @@ class SharedMcpReplay(McpReplay):
             self._made[turn] = place, me
         return turn
 
-    async def _turn(self, place: _Place, request: Message) -> CallTurn:
+    async def _turn(self, place: _Place, request: McpMessage) -> CallTurn:
         def check() -> bool:
             return self._has_answer(request)
 
@@ -473,7 +473,7 @@ class SharedMcpReplay(McpReplay):
             return ANSWERED
         return await self._cache.turn(self._names.next(*place, is_numbered=bool(request.tool)), check)
 
-    def claim(self, request: Message) -> CallTurn | None:
+    def claim(self, request: McpMessage) -> CallTurn | None:
         """Return the turn to record a call made without one: a call of a batch, or one that every process makes.
 
         Returns None if it is recorded, or another process records it now.
@@ -485,7 +485,7 @@ class SharedMcpReplay(McpReplay):
             return None
         return self._claim(self._place(request), is_numbered=bool(request.tool))
 
-    def claim_own(self, message: Message) -> CallTurn | None:
+    def claim_own(self, message: McpMessage) -> CallTurn | None:
         """Return the turn to record a message that the server has sent on its own, like `claim`."""
         place = mcp_key(self.server, message.method), hash_arguments(own_arguments(message))
         return self._claim(place, is_numbered=True)
@@ -534,9 +534,9 @@ class SharedMcpReplay(McpReplay):
             self._lines[place].remove(me)
         return place
 
-    def _place(self, request: Message) -> _Place:
+    def _place(self, request: McpMessage) -> _Place:
         return self.key(request), arguments_hash(request)
 
-    def _has_answer(self, request: Message) -> bool:
+    def _has_answer(self, request: McpMessage) -> bool:
         key, fingerprint = self._place(request)
         return self.shares(request) and self.tools.look_up(key, {}, fingerprint).mismatch is None

@@ -28,13 +28,13 @@ from offbook.mcp.answer import (
     server_messages,
 )
 from offbook.mcp.dialogue import OwnMessage, client_answer_mismatch
-from offbook.mcp.faults import FOREVER, FaultedCall, LastingFaults, apply_fault
+from offbook.mcp.faults import FOREVER, FaultedMcpCall, LastingFaults, apply_fault
 from offbook.mcp.message import (
     INTERNAL_ERROR,
     KNOWN_METHODS,
     METHOD_NOT_FOUND,
     MISSED,
-    Message,
+    McpMessage,
     id_key,
     is_counted,
     parse_message,
@@ -68,7 +68,7 @@ class McpCall(Struct, frozen=True):
     calls of its tool. `turn` is the right to make it, if other processes make the same call.
     """
 
-    request: Message
+    request: McpMessage
     started_s: float
     number: int = 0
     tool_call: int = 0
@@ -144,7 +144,7 @@ class McpSession:
         self._recorded_as = recorded_as or server
         self._recorder, self._on_tool_call, self._clock = recorder, on_tool_call, clock
         self._lasting: LastingFaults | None = None
-        self._asked: dict[bytes, tuple[Message, PendingCall | None]] = {}
+        self._asked: dict[bytes, tuple[McpMessage, PendingCall | None]] = {}
         self._listeners: list[Callable[[OwnMessage], None]] = []
         self._held: deque[OwnMessage] = deque(maxlen=MAX_HELD_MESSAGES)
         self._has_listened = False
@@ -154,7 +154,7 @@ class McpSession:
         """Whether requests without a recorded answer go to the real server."""
         return self._recorder is not None and self._recorder.is_live
 
-    def start(self, request: Message) -> McpCall:
+    def start(self, request: McpMessage) -> McpCall:
         """Number a request, and find its fault."""
         started_s = self._clock.monotonic_s() if self.is_live else 0.0
         if request.tool and request.params.get("requestState") != FOREVER:
@@ -272,23 +272,23 @@ class McpSession:
             self.session.failures[reason] += 1
         return self._note(call, answer, CallOutcome("passed", failure=reason))
 
-    def note_own_message(self, message: Message) -> None:
+    def note_own_message(self, message: McpMessage) -> None:
         """Record a notification that the real server sent on its own."""
         if message.method not in UNRECORDED_NOTIFICATIONS:
             self._record_own(message)
 
-    def _record_own(self, message: Message, answer: Message | None = None) -> None:
+    def _record_own(self, message: McpMessage, answer: McpMessage | None = None) -> None:
         turn = self.source.claim_own(message)
         if self._recorder is None or turn is None:
             return
         recorded = self._recorder.record_own_message(self._recorded_as, message, answer, turn=turn)
         self.source.note_recorded(turn, recorded)
 
-    def note_question(self, key: bytes, asked: Message, pending: PendingCall | None) -> None:
+    def note_question(self, key: bytes, asked: McpMessage, pending: PendingCall | None) -> None:
         """Note a request of the real server, for a call or on its own. `key` is its id, unique among all clients."""
         self._asked[key] = asked, pending
 
-    def note_client_answer(self, key: bytes, answer: Message) -> None:
+    def note_client_answer(self, key: bytes, answer: McpMessage) -> None:
         """Note a client's answer to a request of the real server. It is recorded with its call, or alone."""
         asked, pending = self._asked.pop(key, (None, None))
         if pending is not None:
@@ -324,17 +324,17 @@ class McpSession:
             return OwnMessage(method=method, params=params)
         return OwnMessage(method=method, params=params, on_answer=partial(self._check_own_answer, stored))
 
-    def _check_own_answer(self, stored: StoredExchange[ToolExchange], answer: Message | None) -> None:
+    def _check_own_answer(self, stored: StoredExchange[ToolExchange], answer: McpMessage | None) -> None:
         """Compare the answer to a request that the server sent on its own with the recorded one."""
         method, exchange = split_mcp_key(stored.key)[1], stored.exchange
         expected = None
         if exchange.result is not UNSET or exchange.error is not None:
             result = {} if exchange.result is UNSET else exchange.result
             error = exchange.error and {"error": {"message": exchange.error.message}}
-            expected = Message(b"", error or {"result": result})
+            expected = McpMessage(b"", error or {"result": result})
         mismatch = client_answer_mismatch(method, expected, answer, key=stored.key)
         if mismatch is not None:
-            asked = Message(b"", {"method": method})
+            asked = McpMessage(b"", {"method": method})
             self.session.note_tool_miss(self._wire_call(McpCall(asked, 0.0), CallOutcome("missed")), mismatch)
 
     def _answer(self, call: McpCall) -> McpAnswer:
@@ -385,7 +385,7 @@ class McpSession:
         self._lasting.note(call.fault, call.request.tool)
         site = ToolSite(f"{self.server}.{call.request.tool}", call.tool_call)
         tool, spoil = f"{self._recorded_as}.{call.request.tool}", partial(self.session.spoil, site)
-        return apply_fault(call.fault, FaultedCall(call.request, lambda: clean, call.mark, tool, spoil))
+        return apply_fault(call.fault, FaultedMcpCall(call.request, lambda: clean, call.mark, tool, spoil))
 
     def _answer_miss(self, call: McpCall, error: RecordingMismatchError) -> McpAnswer:
         missed = CallOutcome("missed")
@@ -444,7 +444,7 @@ class _CallQuestions:
         self._session, self._call, self._found = session, call, found
         self._open = sum(parse_message(raw).is_request for _, raw in found.answer.messages)
 
-    def check(self, asked: Message, answer: Message | None) -> McpAnswer | None:
+    def check(self, asked: McpMessage, answer: McpMessage | None) -> McpAnswer | None:
         expected = self._found.client_answers.get(id_key(asked.id))
         mismatch = client_answer_mismatch(asked.method, expected, answer, key=self._found.key)
         if mismatch is not None:

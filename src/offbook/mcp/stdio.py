@@ -27,7 +27,7 @@ from offbook.mcp.message import (
     MAX_MESSAGE_BYTES,
     PARSE_ERROR,
     SUBSCRIPTION_META,
-    Message,
+    McpMessage,
     MessageError,
     encode_batch,
     error_message,
@@ -157,11 +157,11 @@ class LineServer:
             is_whole = len(forwarded) == len(messages)
             self._upstream.write((line if is_whole else encode_batch(each.raw for each in forwarded)) + b"\n")
 
-    def _takes(self, message: Message, sink: AnswerSink) -> bool:
+    def _takes(self, message: McpMessage, sink: AnswerSink) -> bool:
         """Handle a message of the client, and return whether it is for the real server."""
         return self._receive_request(message, sink) if message.is_request else self._receive_other(message)
 
-    def _receive_request(self, request: Message, sink: AnswerSink) -> bool:
+    def _receive_request(self, request: McpMessage, sink: AnswerSink) -> bool:
         call = self._session.start(request)
         if sink is self and self._session.needs_turn(call):  # a batch cannot wait for one of its calls
             self._sender.start(request, self._take_turn(call))
@@ -185,7 +185,7 @@ class LineServer:
             self._pending[id_key(call.request.id)] = PendingCall(taken)
             self._upstream.write(call.request.raw + b"\n")
 
-    def _receive_other(self, message: Message) -> bool:
+    def _receive_other(self, message: McpMessage) -> bool:
         if message.is_response and self._sender.receive(message):
             return False
         if message.is_response:
@@ -226,7 +226,7 @@ class LineServer:
         elif passed:
             self._write(encode_batch(message.raw for message in passed))
 
-    def _passes(self, message: Message) -> bool:
+    def _passes(self, message: McpMessage) -> bool:
         """Handle a message of the real server, and return whether it goes to the client unchanged."""
         pending = self._pending_for(message)
         if message.is_request:
@@ -245,7 +245,7 @@ class LineServer:
         self._sender.send(pending.call.request, answer, self, elapsed_ms=self._session.elapsed_ms(pending.call))
         return False
 
-    def _pending_for(self, message: Message) -> PendingCall | None:
+    def _pending_for(self, message: McpMessage) -> PendingCall | None:
         """Return the call of a message: its response, its progress, or a message during it."""
         if message.is_response:
             return self._pending.get(id_key(message.id))
@@ -282,7 +282,7 @@ class LineServer:
 class _BatchSink:
     """Receives the answers to a batch: sends responses together, and everything else at once."""
 
-    def __init__(self, server: LineServer, messages: Sequence[Message]) -> None:
+    def __init__(self, server: LineServer, messages: Sequence[McpMessage]) -> None:
         self._server = server
         self._open = {id_key(message.id) for message in messages if message.is_request}
         self._responses: list[bytes] = []
@@ -295,7 +295,7 @@ class _BatchSink:
         self._responses.append(raw)
         self.leave_out([message])
 
-    def leave_out(self, messages: Sequence[Message]) -> None:
+    def leave_out(self, messages: Sequence[McpMessage]) -> None:
         """Wait for no response to these."""
         self._open -= {id_key(message.id) for message in messages}
         if not self._open and self._responses:

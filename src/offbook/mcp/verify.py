@@ -24,7 +24,7 @@ from offbook.mcp.message import (
     MODERN_VERSIONS,
     VERSION_META,
     Era,
-    Message,
+    McpMessage,
     MessageError,
     encode,
     error_message,
@@ -85,7 +85,7 @@ class LiveServer(Protocol):
 
     source: str
 
-    async def send(self, message: Message, era: Era) -> JsonObject:
+    async def send(self, message: McpMessage, era: Era) -> JsonObject:
         """Send a request and return its response, or send a notification.
 
         Raises:
@@ -160,7 +160,7 @@ class LiveProcess:
         self._waiting: dict[Any, asyncio.Future[JsonObject]] = {}
         self._exit_code: int | None = None
 
-    async def send(self, message: Message, era: Era) -> JsonObject:
+    async def send(self, message: McpMessage, era: Era) -> JsonObject:
         if self._exit_code is not None:
             raise self._ended()
         self._process.write(message.raw + b"\n")
@@ -214,7 +214,7 @@ class LiveUrl:
         self.source, self._client, self._headers = url, client, dict(headers)
         self._session_id: str | None = None
 
-    async def send(self, message: Message, era: Era) -> JsonObject:
+    async def send(self, message: McpMessage, era: Era) -> JsonObject:
         import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
 
         try:
@@ -232,7 +232,7 @@ class LiveUrl:
             )
         return found
 
-    async def _response(self, response: httpx2.Response, message: Message) -> JsonObject | None:
+    async def _response(self, response: httpx2.Response, message: McpMessage) -> JsonObject | None:
         if not message.is_request:
             return {}
         if response.headers.get("content-type", "").partition(";")[0].strip().lower() != SSE_TYPE:
@@ -244,7 +244,7 @@ class LiveUrl:
                     return found
         return None
 
-    def _request_headers(self, message: Message, era: Era) -> dict[str, str]:
+    def _request_headers(self, message: McpMessage, era: Era) -> dict[str, str]:
         sent = {"content-type": "application/json", "accept": f"application/json, {SSE_TYPE}"} | self._headers
         if era == "modern":
             named = message.params.get(NAMED_PARAMS.get(message.method, ""))
@@ -255,7 +255,7 @@ class LiveUrl:
         return sent | ({SESSION_ID: self._session_id} if self._session_id else {})
 
 
-def _response_in(data: bytes, request: Message) -> JsonObject | None:
+def _response_in(data: bytes, request: McpMessage) -> JsonObject | None:
     try:
         message = parse_message(data)
     except MessageError:

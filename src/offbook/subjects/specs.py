@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from offbook.agents.preset import KnownProgram, known_program, presets_of, with_preset
 from offbook.errors import InputError
 from offbook.explore.explorer import Subject
 from offbook.explore.options import Invariant
 from offbook.explore.settings import ExploreSettings
 from offbook.messages import JsonObject
+from offbook.presets.preset import KnownProgram, known_program, presets_of, with_preset
 from offbook.recording.recorded_tools import RecordedTools, with_recorded_functions
 from offbook.settings import find_project
 from offbook.text import did_you_mean_file

@@ -37,7 +37,7 @@ from offbook.vendors import (
 )
 
 if TYPE_CHECKING:
-    from offbook.codecs.rules.rule import Refusal
+    from offbook.codecs.rules.rule import RuleRefusal
 
 _AWS_ATTEMPT = re.compile(r"attempt=([1-9][0-9]{0,4})(?![0-9])")
 
@@ -256,19 +256,19 @@ class SentRequest(Struct, frozen=True, dict=True):
     path: str
     body: bytes
 
-    def refusal(self, *, has_real_answers: bool) -> Refusal | None:
+    def refusal(self, *, has_real_answers: bool) -> RuleRefusal | None:
         """Return the vendor's refusal of the request, or None if no rule applies."""
         return self._refusal_after_real_answers if has_real_answers else self._refusal
 
     @cached_property
-    def _refusal(self) -> Refusal | None:
+    def _refusal(self) -> RuleRefusal | None:
         return self._judge(has_real_answers=False)
 
     @cached_property
-    def _refusal_after_real_answers(self) -> Refusal | None:
+    def _refusal_after_real_answers(self) -> RuleRefusal | None:
         return self._judge(has_real_answers=True)
 
-    def _judge(self, *, has_real_answers: bool) -> Refusal | None:
+    def _judge(self, *, has_real_answers: bool) -> RuleRefusal | None:
         from offbook.codecs.rules import refusal_of  # noqa: PLC0415 - only requests that are not recorded need it
 
         try:

@@ -26,7 +26,7 @@ from offbook.recording.format.wire_record import WEBSOCKET, WireRecord, json_doc
 from offbook.wire.request import ParsedRequest
 
 if TYPE_CHECKING:
-    from offbook.codecs.rules.rule import Refusal
+    from offbook.codecs.rules.rule import RuleRefusal
 
 STATUSES_WITHOUT_BODY = frozenset((*range(100, 200), 204, 304))
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
@@ -286,7 +286,7 @@ def refusal_response(codec: Codec, status: int, message: str) -> HttpResponse:
     return error_response(codec, status, message, headers=NO_RETRY)
 
 
-def vendor_refusal(codec: Codec, refusal: Refusal) -> HttpResponse:
+def vendor_refusal(codec: Codec, refusal: RuleRefusal) -> HttpResponse:
     """Encode the refusal of a request that breaks a rule of the vendor, in its shape and words."""
     answer = refusal_response(codec, refusal.status, refusal.breach.message)
     body = refusal.error_body(codec.encode_error)

@@ -55,7 +55,7 @@ from offbook.wire.response import (
 from offbook.wire.server.session_clock import LOOP_CLOCK, ResponseClock
 
 if TYPE_CHECKING:
-    from offbook.codecs.rules.rule import Refusal
+    from offbook.codecs.rules.rule import RuleRefusal
     from offbook.wire.synthetic.objects import StoredObjects
     from offbook.wire.tools import ProgramToolCall
 
@@ -99,7 +99,7 @@ class CallAttempt(Struct, frozen=True, gc=False):
     call: int = 0
     mark: str = ""
     crash: Crash | None = None
-    refusal: Refusal | None = None
+    refusal: RuleRefusal | None = None
 
     def content(self, exchange: Exchange | None) -> CallContent | None:
         """Return the messages of a model call that the exchange answers, or None for other requests."""

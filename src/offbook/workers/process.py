@@ -52,7 +52,7 @@ class WorkerEndedError(OffbookError):
     """A worker ended before it had a result, for example because it was killed."""
 
 
-class Frames:
+class FrameReader:
     """Splits a socket's data into numbered frames."""
 
     def __init__(self) -> None:
@@ -77,14 +77,14 @@ def send_frame(connection: socket.socket, number: int, data: bytes) -> None:
 
 def receive_frames(connection: socket.socket) -> Iterator[tuple[int, bytes]]:
     """Wait for frames until the connection ends, and yield them."""
-    frames = Frames()
+    frames = FrameReader()
     while data := connection.recv(READ_BYTES):
         yield from frames.feed(data)
 
 
 async def serve_jobs(connection: socket.socket, handle: Handle) -> None:
     """Handle a connection's jobs, several concurrently, until it ends."""
-    loop, frames, tasks = asyncio.get_running_loop(), Frames(), set[asyncio.Task[None]]()
+    loop, frames, tasks = asyncio.get_running_loop(), FrameReader(), set[asyncio.Task[None]]()
     ended = loop.create_future()
 
     async def answer(number: int, job: bytes) -> None:
@@ -113,7 +113,7 @@ class WorkerProcess:
 
     def __init__(self, pid: int, connection: socket.socket) -> None:
         self._pid, self._connection = pid, connection
-        self._frames = Frames()
+        self._frames = FrameReader()
         self.jobs: dict[int, tuple[str, asyncio.Future[bytes]]] = {}
         self._numbers = 0
         self._is_reaped = False

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offbook.agents.preset import built_in_presets
+from offbook.presets.preset import built_in_presets
 from tests.cli.programs import PYTHON
 
 WRITER = [

@@ -9,7 +9,7 @@ from offbook.messages import Request, Response, Usage
 from offbook.vendors import CODECS, PROVIDER_NAMES
 from offbook.wire.convert.trace import http_request_of
 from offbook.wire.proxy.fork import with_model
-from offbook.wire.proxy.upstream import SentRequest
+from offbook.wire.proxy.upstream import UpstreamRequest
 from offbook.wire.request import HttpRequest, route_of
 from tests.servers.models import CodecServer
 
@@ -120,7 +120,7 @@ def test_what_the_replayed_part_ignores_the_new_recording_ignores(tmp_path):
 )
 def test_the_model_is_replaced_where_a_protocol_has_it(path, body, sent):
     request = HttpRequest("POST", path, "", {}, orjson.dumps(body))
-    found = with_model(SentRequest(route_of("POST", path, {}), request, path, []), "b:1")
+    found = with_model(UpstreamRequest(route_of("POST", path, {}), request, path, []), "b:1")
     assert found.raw_path == sent
     assert orjson.loads(found.request.body) == ({"model": "b:1"} if body else {})
 
@@ -128,7 +128,7 @@ def test_the_model_is_replaced_where_a_protocol_has_it(path, body, sent):
 def test_a_request_without_a_model_is_refused():
     request = HttpRequest("POST", "/v1/chat/completions", "", {}, b"{}")
     with pytest.raises(InputError, match="names no model"):
-        with_model(SentRequest(route_of("POST", request.path, {}), request, request.path, []), "b")
+        with_model(UpstreamRequest(route_of("POST", request.path, {}), request, request.path, []), "b")
 
 
 @pytest.mark.parametrize(

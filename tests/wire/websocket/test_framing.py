@@ -19,7 +19,7 @@ from offbook.wire.websocket.framing import (
     CloseMessage,
     FrameParser,
     FramingError,
-    Message,
+    SocketMessage,
     accept_key,
     decode_close,
     encode_close,
@@ -30,8 +30,8 @@ from offbook.wire.websocket.framing import (
 
 SIZES = [0, 1, 3, 125, 126, 127, 65_535, 65_536]
 payloads = st.binary(max_size=300) | st.sampled_from([b"x" * size for size in SIZES])
-messages = st.builds(Message, st.just(BINARY), payloads) | st.builds(
-    Message, st.sampled_from([PING, PONG]), st.binary(max_size=125)
+messages = st.builds(SocketMessage, st.just(BINARY), payloads) | st.builds(
+    SocketMessage, st.sampled_from([PING, PONG]), st.binary(max_size=125)
 )
 
 
@@ -60,7 +60,7 @@ def test_fragments_are_joined_and_control_frames_may_come_between(first, second,
     data = opening + encode_frame(PING, ping) + encode_frame(CONTINUATION, second)
     pieces = [data[at : at + 1] for at in range(len(data))]
     parsed = [message for piece in pieces for message in parser.feed(piece)]
-    assert parsed == [Message(PING, ping), Message(BINARY, first + second)]
+    assert parsed == [SocketMessage(PING, ping), SocketMessage(BINARY, first + second)]
 
 
 @pytest.mark.parametrize("size", SIZES)

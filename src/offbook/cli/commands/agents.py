@@ -23,8 +23,8 @@ def agents(as_json: AsJson = False) -> None:
 
       offbook exec -o preset=none --record run.json -- claude -p 'write hello.txt'
     """
-    from offbook.agents.preset import presets_of
     from offbook.cli.output.console import echo, echo_json
+    from offbook.presets.preset import presets_of
     from offbook.settings import find_project
 
     presets = presets_of(find_project())

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Kind(NamedTuple):
+class ProjectKind(NamedTuple):
     """A kind of project: its description, the packages for its tests, the vendor's key, and the next command to run."""
 
     title: str
@@ -21,13 +21,13 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "openai": Kind("an agent on the OpenAI SDK", ("openai>=2",)),
-    "anthropic": Kind("an agent on the Anthropic SDK", ("anthropic>=0.70",), key="ANTHROPIC_API_KEY"),
-    "langgraph": Kind("an agent with LangGraph", ("langchain-openai>=1", "langgraph>=1", "openai>=2")),
-    "pydantic-ai": Kind("an agent with pydantic-ai", ("pydantic-ai-slim[openai]>=1",)),
-    "node": Kind("an agent in Node, on the OpenAI SDK", next_steps=("npm install", "npm test")),
-    "scenario": Kind("conversations with an agent", next_steps=("offbook test --replay recordings/",)),
-    "yaml": Kind(
+    "openai": ProjectKind("an agent on the OpenAI SDK", ("openai>=2",)),
+    "anthropic": ProjectKind("an agent on the Anthropic SDK", ("anthropic>=0.70",), key="ANTHROPIC_API_KEY"),
+    "langgraph": ProjectKind("an agent with LangGraph", ("langchain-openai>=1", "langgraph>=1", "openai>=2")),
+    "pydantic-ai": ProjectKind("an agent with pydantic-ai", ("pydantic-ai-slim[openai]>=1",)),
+    "node": ProjectKind("an agent in Node, on the OpenAI SDK", next_steps=("npm install", "npm test")),
+    "scenario": ProjectKind("conversations with an agent", next_steps=("offbook test --replay recordings/",)),
+    "yaml": ProjectKind(
         "a workflow in YAML",
         next_steps=("offbook replay flow.yaml --recording recordings/flow.json", "python -m pytest"),
     ),
@@ -116,7 +116,7 @@ def _files(kind: str) -> dict[str, Traversable]:
     return dict(sorted(found.items()))
 
 
-def _needs_settings(folder: Path, kind: Kind) -> bool:
+def _needs_settings(folder: Path, kind: ProjectKind) -> bool:
     """Return whether pytest would use settings from a folder above, which may break the tests."""
     if "python -m pytest" not in kind.next_steps or any((folder / name).exists() for name in _PYTEST_SETTINGS):
         return False
@@ -147,7 +147,7 @@ def _check(folder: Path, files: dict[str, Traversable], *, force: bool) -> None:
         raise InputError(f"already there: {', '.join(there)}", source=str(folder), hint=hint)
 
 
-def _write(folder: Path, files: dict[str, Traversable], kind: Kind) -> None:
+def _write(folder: Path, files: dict[str, Traversable], kind: ProjectKind) -> None:
     from offbook.errors import InputError
     from offbook.installed import requirement
 

@@ -78,7 +78,7 @@ def replay(
 
     from offbook.cli.parse import check_models, parse_faults, parse_state
     from offbook.cli.runners.events import EventOptions
-    from offbook.cli.runners.workflow import RunOptions, replay_workflow
+    from offbook.cli.runners.workflow import WorkflowOptions, replay_workflow
     from offbook.errors import InputError
     from offbook.pipeline import Replay
     from offbook.text import did_you_mean_file
@@ -109,7 +109,7 @@ def replay(
         raise InputError(f"a {missing} is missing", source="replay", hint=hint)
     definition = load_workflow(flow)
     check_models(definition, flow)
-    options = RunOptions(
+    options = WorkflowOptions(
         mode=Replay(recording, allow_default_fallback),
         state=parse_state(definition.state, settings=settings, file=state),
         faults=parse_faults(fault, file=plan, definition=definition),

@@ -86,7 +86,7 @@ def run(
     from offbook.cli.runners.events import EventOptions
     from offbook.cli.runners.resume import resume_options, start_resumable
     from offbook.cli.runners.workflow import (
-        RunOptions,
+        WorkflowOptions,
         folder_of,
         is_mocked,
         replay_workflow,
@@ -98,7 +98,7 @@ def run(
     mode = _mode(record, record_mode, mock_responses, replay)
     definition = override_config(load_workflow(flow), provider, model)
     check_models(definition, flow)
-    options = RunOptions(
+    options = WorkflowOptions(
         mode=mode,
         state=parse_state(definition.state, settings=settings, file=state),
         faults=parse_faults(fault, file=plan, definition=definition),
@@ -254,7 +254,7 @@ def resume(
     from offbook.cli.commands.run import override_config
     from offbook.cli.runners.events import EventOptions
     from offbook.cli.runners.resume import ResumeOptions, resume_run
-    from offbook.cli.runners.workflow import RunOptions
+    from offbook.cli.runners.workflow import WorkflowOptions
     from offbook.errors import InputError, RunError
     from offbook.workflow.file.load import load_workflow
     from offbook.workflow.runs.store import RunStore
@@ -268,7 +268,7 @@ def resume(
         with chdir(manifest.started_in):
             stored = convert(manifest.options, ResumeOptions)
             definition = override_config(load_workflow(manifest.given_path), stored.provider, stored.model)
-            options = RunOptions(
+            options = WorkflowOptions(
                 mode=stored.mode,
                 state=manifest.state,
                 faults=stored.plan,

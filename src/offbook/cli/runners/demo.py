@@ -15,7 +15,7 @@ from offbook.cli.demo.refund_fixed import answer as answer_with_care
 from offbook.cli.demo.refund_naive import answer as answer_naively
 from offbook.cli.demo.refund_tools import TOOLS, GaveUpError
 from offbook.cli.output.console import print_message
-from offbook.cli.runners.workflow import RunOptions, run_workflow
+from offbook.cli.runners.workflow import WorkflowOptions, run_workflow
 from offbook.clock import run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.explore.cases import FaultCase
@@ -140,7 +140,7 @@ class Demonstration:
         """Print all parts, with the same output every time, and write a report to the working directory."""
         definition = load_workflow(self._flow)
         print_message("1  Replay", ": a workflow runs from its recording, without network, key or cost")
-        run_workflow(definition, RunOptions(mode=self._mode), folder=self._folder)
+        run_workflow(definition, WorkflowOptions(mode=self._mode), folder=self._folder)
         print_message("\n2  Break it", ": one fault at a time; waits pass in virtual time, so they take no time")
         self._show_recoveries(definition)
         print_message("\n3  Change a prompt", ": the replay refuses a request that was never recorded")

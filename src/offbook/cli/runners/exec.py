@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Self
 import typer
 from msgspec.structs import replace
 
-from offbook.agents.preset import KnownProgram, with_preset
 from offbook.cli import FAILED, FINE, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED
 from offbook.cli.options import check_placeholder, command_notes
 from offbook.cli.output.console import print_message
@@ -39,6 +38,7 @@ from offbook.cli.runners.wire import (
 )
 from offbook.errors import InputError
 from offbook.messages import tool_results
+from offbook.presets.preset import KnownProgram, with_preset
 from offbook.private_folder import PrivateFolder
 from offbook.recording.match.folders import NOWHERE, FolderMap, RunFolders
 from offbook.recording.recorded_tools import RecordedTools, with_recorded_functions

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from offbook import __version__
-from offbook.agents.preset import UNKNOWN, known_program, presets_of, with_preset
 from offbook.cli import FAILED, FINE, INTERRUPTED, start_s
 from offbook.cli.options import command_notes
 from offbook.cli.output.console import echo, echo_json, ending_document, print_message
@@ -36,6 +35,7 @@ from offbook.explore.settings import ExploreArguments, ExploreSettings
 from offbook.explore.verdict import FINDING_TITLES, parse_verdicts
 from offbook.faults import parse_fault
 from offbook.files import read_file
+from offbook.presets.preset import UNKNOWN, known_program, presets_of, with_preset
 from offbook.recording.format.foreign import explain_import
 from offbook.recording.recorded_tools import RecordedTools
 from offbook.recording.stores.locate import last_recorded_at, recording_digest

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from offbook.cli.options import RUNS_DIR
 from offbook.cli.output.console import echo
-from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
+from offbook.cli.runners.workflow import WorkflowOptions, folder_of, run_workflow
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
 from offbook.faults.plan import Chaos
@@ -82,7 +82,7 @@ def _resumed_record_mode(mode: Record) -> RecordMode:
 
 
 def start_resumable(
-    definition: WorkflowDefinition, flow: str, options: RunOptions, stored: ResumeOptions, runs_dir: str
+    definition: WorkflowDefinition, flow: str, options: WorkflowOptions, stored: ResumeOptions, runs_dir: str
 ) -> int:
     """Run the workflow in the file `flow`, store its progress in `runs_dir`, and return the exit code.
 
@@ -99,7 +99,7 @@ def start_resumable(
         raise
 
 
-def run_resumable(run: ResumableRun, definition: WorkflowDefinition, options: RunOptions, *, runs_dir: str) -> int:
+def run_resumable(run: ResumableRun, definition: WorkflowDefinition, options: WorkflowOptions, *, runs_dir: str) -> int:
     """Run a workflow, or the rest of it, and print how to resume it if it fails."""
     options = replace(options, checkpoint=run.checkpoint, calls=run.calls)
     with run:
@@ -115,7 +115,7 @@ def run_resumable(run: ResumableRun, definition: WorkflowDefinition, options: Ru
     return ending.code
 
 
-def resume_run(run: ResumableRun, definition: WorkflowDefinition, options: RunOptions, *, runs_dir: str) -> int:
+def resume_run(run: ResumableRun, definition: WorkflowDefinition, options: WorkflowOptions, *, runs_dir: str) -> int:
     """Run the rest of a workflow. Exchanges recorded before count together with the new ones.
 
     After a kill they are lost, and the rest is added to the recording.

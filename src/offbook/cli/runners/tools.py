@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from offbook.agents.preset import with_preset
 from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import check_placeholder
 from offbook.cli.output.console import echo, echo_json, print_message
@@ -23,6 +22,7 @@ from offbook.cli.runners.mcp_servers import McpServers
 from offbook.cli.runners.wire import child_environment, discard_empty_recording, recognise, wire_options_of
 from offbook.config.tool_functions import add_tool_lines, function_line, tool_table
 from offbook.errors import InputError
+from offbook.presets.preset import with_preset
 from offbook.private_folder import PrivateFolder
 from offbook.recording.recorded_tools import RecordedTools
 from offbook.recording.stores.locate import open_store

@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.agents.preset import UNKNOWN, KnownProgram, known_program, presets_of
 from offbook.cli import FAILED, FINE, MISMATCH, SIGNALLED, TIMED_OUT
 from offbook.cli.options import recorded_size, require_record_mode
 from offbook.cli.output.console import FaultTally, print_message, tally_faults
@@ -25,6 +24,7 @@ from offbook.cli.run_program import ChildExit
 from offbook.cli.runners.events import EventOptions
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
+from offbook.presets.preset import UNKNOWN, KnownProgram, known_program, presets_of
 from offbook.private_folder import PrivateFolder
 from offbook.recording.call_cache import CacheCounts
 from offbook.recording.format.keys import short_key

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from offbook.workflow.runs.calls import RunCalls
 
 
-class RunOptions(Struct, frozen=True, kw_only=True):
+class WorkflowOptions(Struct, frozen=True, kw_only=True):
     """The options of a workflow run, and of its output.
 
     `is_strict` makes unused exchanges of a replay a mismatch. `events` are the destinations of events. `checkpoint` has
@@ -80,7 +80,7 @@ def print_summary(
         print_message(f"{result.workflow} {result.status}: ", ", ".join(figures))
 
 
-def print_unused(unused: list[UnusedEntry], options: RunOptions) -> None:
+def print_unused(unused: list[UnusedEntry], options: WorkflowOptions) -> None:
     """Print the exchanges that a replay did not use."""
     if not unused or (options.is_quiet and not options.is_strict):
         return
@@ -138,7 +138,11 @@ class WorkflowExit(Struct, frozen=True):
 
 
 def run_workflow(
-    definition: WorkflowDefinition, options: RunOptions, *, folder: Path, recorded: RecordedCallCounter | None = None
+    definition: WorkflowDefinition,
+    options: WorkflowOptions,
+    *,
+    folder: Path,
+    recorded: RecordedCallCounter | None = None,
 ) -> WorkflowExit:
     """Run a workflow, print its progress and its summary, and return its outcome. `recorded` counts its calls.
 
@@ -172,7 +176,7 @@ def run_workflow(
 
 
 def replay_workflow(
-    definition: WorkflowDefinition, options: RunOptions, flow: str, *, settings: Sequence[str], state: str | None
+    definition: WorkflowDefinition, options: WorkflowOptions, flow: str, *, settings: Sequence[str], state: str | None
 ) -> int:
     """Run a workflow only from the recording of its mode, like `run_workflow`, and return the exit code.
 
@@ -192,14 +196,14 @@ def replay_workflow(
         raise error.replace(hint=hint) from None
 
 
-def _document(done: WorkflowOutcome, options: RunOptions) -> bytes:
+def _document(done: WorkflowOutcome, options: WorkflowOptions) -> bytes:
     """Return the result as JSON, with the faults, and the unused exchanges of a replay."""
     document = msgspec.to_builtins(done.result) | {"faults": msgspec.to_builtins(done.faults)}
     unused = {"unused": msgspec.to_builtins(done.unused)} if isinstance(options.mode, Replay) else {}
     return msgspec.json.encode(document | unused)
 
 
-def _end_interrupted(progress: RunProgress, options: RunOptions, *, is_terminated: bool) -> WorkflowExit:
+def _end_interrupted(progress: RunProgress, options: WorkflowOptions, *, is_terminated: bool) -> WorkflowExit:
     """Print the progress of an interrupted run."""
     message = f"{'terminated' if is_terminated else 'interrupted'}: {progress.summary()}"
     code = TERMINATED if is_terminated else INTERRUPTED
@@ -214,13 +218,13 @@ def is_mocked(definition: WorkflowDefinition, mode: Mode) -> bool:
     return isinstance(resolve_mode(mode, definition.config, endpoints_of(definition)), Mock | Replay)
 
 
-def _exit_code(done: WorkflowOutcome, options: RunOptions) -> int:
+def _exit_code(done: WorkflowOutcome, options: WorkflowOptions) -> int:
     if not done.result.succeeded or done.faults.unfired:
         return FAILED
     return MISMATCH if options.is_strict and done.unused else FINE
 
 
-def _progress(definition: WorkflowDefinition, options: RunOptions) -> RunProgress:
+def _progress(definition: WorkflowDefinition, options: WorkflowOptions) -> RunProgress:
     """Return live progress on a terminal, plain progress elsewhere, and none for --json and --quiet."""
     if options.is_json or options.is_quiet:
         return RunProgress()
@@ -233,7 +237,7 @@ def folder_of(flow: str) -> Path:
 
 
 async def _run(
-    definition: WorkflowDefinition, options: RunOptions, folder: Path, progress: RunProgress, sink: Sinks
+    definition: WorkflowDefinition, options: WorkflowOptions, folder: Path, progress: RunProgress, sink: Sinks
 ) -> WorkflowOutcome:
     pipeline = open_pipeline(
         definition.config,

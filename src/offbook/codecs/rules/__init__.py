@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Final
 
 from offbook.codecs.base import Codec, WireRequest
-from offbook.codecs.rules.rule import Refusal, Rules
+from offbook.codecs.rules.rule import ProtocolRules, RuleRefusal
 from offbook.errors import RequestError
 from offbook.messages import Request
 
@@ -51,13 +51,13 @@ _OTHER_MODELS: Final = {
 _PATH_MODEL: Final = re.compile(r"/(?:models?|deployments)/(?P<model>[^/:?]+)")
 
 
-def rules_of(protocol: str) -> Rules | None:
+def rules_of(protocol: str) -> ProtocolRules | None:
     """Return the rules of a protocol, or None."""
     module = _RULES.get(protocol)
     return None if module is None else import_module(f"offbook.codecs.rules.{module}").RULES
 
 
-def refusal_of(protocol: str, request: WireRequest, *, has_real_answers: bool = True) -> Refusal | None:
+def refusal_of(protocol: str, request: WireRequest, *, has_real_answers: bool = True) -> RuleRefusal | None:
     """Return the refusal of a request by a protocol's vendor, or None if no rule applies.
 
     Requests to another vendor's model over the same protocol are not judged. Answers that are not real, such as
@@ -72,7 +72,7 @@ def refusal_of(protocol: str, request: WireRequest, *, has_real_answers: bool = 
     return rules.refusal(body, has_real_answers=has_real_answers) if judges(protocol, body.get("model")) else None
 
 
-def refusal_of_request(request: Request, codec: Codec) -> Refusal | None:
+def refusal_of_request(request: Request, codec: Codec) -> RuleRefusal | None:
     """Return the refusal of a provider's request in this process, as `refusal_of` does.
 
     A request that the codec cannot encode is not judged.

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, quoted, text
+from offbook.codecs.rules.rule import Breach, ProtocolRules, a_dict, a_list, objects, quoted, text
 from offbook.messages import JsonObject
 
-RULES = Rules()
+RULES = ProtocolRules()
 
 SDK = "anthropic-sdk-python 2.8.0: types/"
 NAME_PATTERN, MAX_NAME = "^[a-zA-Z0-9_-]{1,128}$", 128

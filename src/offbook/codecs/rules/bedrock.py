@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, quoted, text
+from offbook.codecs.rules.rule import Breach, ProtocolRules, a_dict, a_list, objects, quoted, text
 from offbook.messages import JsonObject
 
-RULES = Rules()
+RULES = ProtocolRules()
 
 MODEL = "botocore 1.44.0: data/bedrock-runtime/service-2.json, "
 NAME_PATTERN, ID_PATTERN = "[a-zA-Z0-9_-]+", "[a-zA-Z0-9_.:-]+"

@@ -8,10 +8,10 @@ from itertools import groupby, pairwise
 
 from msgspec import Struct
 
-from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, text
+from offbook.codecs.rules.rule import Breach, ProtocolRules, a_dict, a_list, objects, text
 from offbook.messages import JsonObject
 
-RULES = Rules()
+RULES = ProtocolRules()
 
 ROLES = ("user", "model", "function", "tool")
 MAX_NAME = 128

@@ -17,10 +17,10 @@ from offbook.codecs.rules.openai_breaches import (
     refused,
     too_long,
 )
-from offbook.codecs.rules.rule import Breach, Rules, a_dict, a_list, objects, quoted, text
+from offbook.codecs.rules.rule import Breach, ProtocolRules, a_dict, a_list, objects, quoted, text
 from offbook.messages import JsonObject
 
-RULES = Rules()
+RULES = ProtocolRules()
 
 SDK = "openai-python 3.49.0: types/chat/completion_create_params.py"
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")

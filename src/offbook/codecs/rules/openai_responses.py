@@ -15,10 +15,10 @@ from offbook.codecs.rules.openai_breaches import (
     refused,
     too_long,
 )
-from offbook.codecs.rules.rule import Breach, Rules, a_dict, objects, quoted, text
+from offbook.codecs.rules.rule import Breach, ProtocolRules, a_dict, objects, quoted, text
 from offbook.messages import JsonObject
 
-RULES = Rules()
+RULES = ProtocolRules()
 
 SDK = "openai-python 3.49.0: types/responses/response_create_params.py"
 STORED = ("previous_response_id", "conversation")

@@ -40,7 +40,7 @@ class Rule(Struct, frozen=True):
     is_about_answers: bool = False
 
 
-class Refusal(Struct, frozen=True):
+class RuleRefusal(Struct, frozen=True):
     """A refused request: the name of the rule, its breach, and the status."""
 
     rule: str
@@ -56,7 +56,7 @@ class Refusal(Struct, frozen=True):
         return body | {"error": body["error"] | self.breach.fields} if self.breach.fields else body
 
 
-class Rules:
+class ProtocolRules:
     """The rules of one protocol in the order of checking. The vendor reports the first breach."""
 
     def __init__(self) -> None:
@@ -75,10 +75,10 @@ class Rules:
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)
 
-    def refusal(self, body: JsonObject, *, has_real_answers: bool = True) -> Refusal | None:
+    def refusal(self, body: JsonObject, *, has_real_answers: bool = True) -> RuleRefusal | None:
         """Return the refusal of a request, or None."""
         checked = (rule for rule in self.rules if has_real_answers or not rule.is_about_answers)
-        return next((Refusal(rule.name, breach) for rule in checked for breach in rule.check(body)), None)
+        return next((RuleRefusal(rule.name, breach) for rule in checked for breach in rule.check(body)), None)
 
 
 def objects(value: object) -> list[tuple[int, JsonObject]]:

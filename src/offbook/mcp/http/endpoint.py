@@ -33,7 +33,7 @@ from offbook.mcp.message import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
     VERSION_META,
-    Message,
+    McpMessage,
     MessageError,
     encode_batch,
     error_message,
@@ -169,7 +169,7 @@ class ClientStreams:
             del self._streams[name]
         return stream
 
-    def converse(self, *answers: tuple[Message, McpAnswer]) -> HttpResponse:
+    def converse(self, *answers: tuple[McpMessage, McpAnswer]) -> HttpResponse:
         """Return answers with server requests message by message on one stream."""
         stream = self.open()
         sink = _SharedStream(stream, len(answers))
@@ -285,7 +285,7 @@ class HttpEndpoint:
         done = [(each, answer if answer.work is None else await answer.work()) for each, answer in answers]
         return self._to_http(done, request)
 
-    def _accept(self, request: HttpRequest) -> list[Message] | HttpResponse:
+    def _accept(self, request: HttpRequest) -> list[McpMessage] | HttpResponse:
         """Return the requests to answer, or the response without any."""
         match request.method:
             case "POST":
@@ -318,7 +318,7 @@ class HttpEndpoint:
         if client is not None:
             client.close()
 
-    def _accept_post(self, request: HttpRequest) -> list[Message] | HttpResponse:
+    def _accept_post(self, request: HttpRequest) -> list[McpMessage] | HttpResponse:
         try:
             messages = _parse(request)
         except MessageError as error:
@@ -339,7 +339,7 @@ class HttpEndpoint:
                 self._hear(message, client)
         return [message for message in messages if message.is_request] or HttpResponse(202)
 
-    def _hear(self, message: Message, client: ClientStreams) -> None:
+    def _hear(self, message: McpMessage, client: ClientStreams) -> None:
         """Handle a client's message that is not a request."""
         if message.is_response:
             client.sender.receive(message)
@@ -348,12 +348,12 @@ class HttpEndpoint:
         elif message.method == "notifications/cancelled":
             client.sender.cancel(message.params.get("requestId"))
 
-    def _answer(self, message: Message) -> McpAnswer:
+    def _answer(self, message: McpMessage) -> McpAnswer:
         answer = self.session.answer(self.session.start(message))
         assert answer is not None, "a session that is not live answers everything"
         return answer
 
-    def _check_session(self, message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
+    def _check_session(self, message: McpMessage, headers: Mapping[str, str]) -> HttpResponse | None:
         """Return the refusal of a request in the handshake era, or None."""
         if is_modern(message, headers) or message.method == "initialize":
             return None
@@ -363,7 +363,7 @@ class HttpEndpoint:
             return _json(400, error_message(message.id, INVALID_REQUEST, reason))
         return None if session_id in self._clients else _gone(message.id)
 
-    def _check_tool_headers(self, message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
+    def _check_tool_headers(self, message: McpMessage, headers: Mapping[str, str]) -> HttpResponse | None:
         """Return the refusal of a modern call whose headers do not repeat the arguments that its tool requires."""
         if not message.tool or not is_modern(message, headers):
             return None
@@ -377,7 +377,7 @@ class HttpEndpoint:
                 return to_http(_refuse(message, HEADER_MISMATCH, reason), message)
         return None
 
-    def _to_http(self, answers: Sequence[tuple[Message, McpAnswer]], request: HttpRequest) -> HttpResponse:
+    def _to_http(self, answers: Sequence[tuple[McpMessage, McpAnswer]], request: HttpRequest) -> HttpResponse:
         session_id = request.headers.get(SESSION_ID, "")
         accepts_sse = SSE_TYPE in request.headers.get("accept", SSE_TYPE)
         client = self._clients.get(session_id)
@@ -394,7 +394,7 @@ class HttpEndpoint:
         return replace(response, headers=response.headers | {SESSION_ID: session_id})
 
     def _one_to_http(
-        self, request: Message, answer: McpAnswer, client: ClientStreams | None, *, accepts_sse: bool
+        self, request: McpMessage, answer: McpAnswer, client: ClientStreams | None, *, accepts_sse: bool
     ) -> HttpResponse:
         if request.method == "subscriptions/listen" and answer.ending == "silence":
             return _subscription(request, answer, self.session)
@@ -413,7 +413,7 @@ def _is_same_value(sent: str, value: object) -> bool:
     return sent == (value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
-def _parse(request: HttpRequest) -> list[Message]:
+def _parse(request: HttpRequest) -> list[McpMessage]:
     """Parse the messages of a body. Batches are of revision 2025-03-26: clients of later ones name their version."""
     version = request.headers.get(VERSION_HEADER, BATCH_VERSION)
     if is_batch(request.body) and version == BATCH_VERSION:
@@ -429,7 +429,7 @@ def _call_later(call: Callable[[], None], after_ms: float) -> None:
         call()
 
 
-def _subscription(request: Message, answer: McpAnswer, session: McpSession) -> HttpResponse:
+def _subscription(request: McpMessage, answer: McpAnswer, session: McpSession) -> HttpResponse:
     """Return the stream of a `subscriptions/listen`, which ends when the client leaves."""
     stream = EventStream()
     for _, raw in answer.messages:
@@ -446,7 +446,7 @@ def _subscription(request: Message, answer: McpAnswer, session: McpSession) -> H
     return _live_response(follow)
 
 
-def batch_response(answers: Sequence[tuple[Message, McpAnswer]], client: ClientStreams) -> HttpResponse:
+def batch_response(answers: Sequence[tuple[McpMessage, McpAnswer]], client: ClientStreams) -> HttpResponse:
     """Return the answers to a batch: as a JSON array, or as events if one of them is more than one message."""
     if all(len(answer.messages) == 1 and answer.ending == "complete" for _, answer in answers):
         for _, answer in answers:
@@ -459,7 +459,7 @@ def batch_response(answers: Sequence[tuple[Message, McpAnswer]], client: ClientS
 
 
 def to_http(
-    answer: McpAnswer, request: Message, *, accepts_sse: bool = True, stream: EventStream | None = None
+    answer: McpAnswer, request: McpMessage, *, accepts_sse: bool = True, stream: EventStream | None = None
 ) -> HttpResponse:
     """Return an answer as an HTTP response: JSON for one immediate message, else server-sent events, kept with ids in a
     `stream` for a client that resumes it.
@@ -504,14 +504,14 @@ def _status(answer: McpAnswer, raw: bytes) -> int:
     return _ERROR_STATUS.get(code, answer.status) if isinstance(code, int) else answer.status
 
 
-def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
+def is_modern(message: McpMessage, headers: Mapping[str, str]) -> bool:
     """Return whether a message over HTTP is of the modern era, by its header or by its `_meta`."""
     if message.method == "initialize" and message.era != "modern":
         return False
     return headers.get(VERSION_HEADER) in MODERN_VERSIONS or message.era == "modern"
 
 
-def check_request(message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
+def check_request(message: McpMessage, headers: Mapping[str, str]) -> HttpResponse | None:
     """Return the refusal of a message for its headers, in the words of a server of its era, or None."""
     version = headers.get(VERSION_HEADER)
     if not is_modern(message, headers):
@@ -526,7 +526,7 @@ def check_request(message: Message, headers: Mapping[str, str]) -> HttpResponse 
     return None if answer is None else to_http(answer, message)
 
 
-def _check_modern(message: Message, headers: Mapping[str, str]) -> McpAnswer | None:
+def _check_modern(message: McpMessage, headers: Mapping[str, str]) -> McpAnswer | None:
     version = message.meta.get(VERSION_META)
     missing = [name for name in (VERSION_META, CAPABILITIES_META) if name not in message.meta]
     if missing:
@@ -544,7 +544,7 @@ def _check_modern(message: Message, headers: Mapping[str, str]) -> McpAnswer | N
     return None
 
 
-def _refuse(message: Message, code: int, reason: str) -> McpAnswer:
+def _refuse(message: McpMessage, code: int, reason: str) -> McpAnswer:
     return error_answer(message, code, reason, status=400)
 
 

@@ -24,7 +24,7 @@ from offbook.mcp.message import (
     METHOD_NOT_FOUND,
     SUBSCRIPTION_META,
     UNSUPPORTED_VERSION,
-    Message,
+    McpMessage,
     MessageError,
     encode_batch,
     error_message,
@@ -210,7 +210,7 @@ class HttpUpstream:
         return self._client
 
 
-def _parsed(request: HttpRequest) -> list[Message]:
+def _parsed(request: HttpRequest) -> list[McpMessage]:
     """Return the messages of a request, or none for anything else, which passes unchanged."""
     try:
         return parse_batch(request.body) if is_batch(request.body) else [parse_message(request.body)]
@@ -233,8 +233,8 @@ class _TakenMessages(Struct, frozen=True):
     """
 
     pending: dict[bytes, PendingCall]
-    forwarded: list[Message]
-    answered: list[tuple[Message, McpAnswer]]
+    forwarded: list[McpMessage]
+    answered: list[tuple[McpMessage, McpAnswer]]
 
 
 class _Client:
@@ -246,7 +246,7 @@ class _Client:
         self.streams = ClientStreams()
         self.only_stream: _OnlyStream | None = None
 
-    async def take(self, messages: Sequence[Message], client_key: bytes) -> _TakenMessages:
+    async def take(self, messages: Sequence[McpMessage], client_key: bytes) -> _TakenMessages:
         """Handle the messages of a request. A message outside a batch waits for its turn."""
         taken = _TakenMessages({}, [], [])
         for message in messages:
@@ -263,7 +263,7 @@ class _Client:
             taken.pending.clear()
         return taken
 
-    async def _take_request(self, request: Message, taken: _TakenMessages, *, is_alone: bool) -> None:
+    async def _take_request(self, request: McpMessage, taken: _TakenMessages, *, is_alone: bool) -> None:
         call = self._session.start(request)
         if is_alone and self._session.needs_turn(call):
             taken_turn = await self._session.take_turn(call)
@@ -276,7 +276,7 @@ class _Client:
         else:
             taken.answered.append((request, answer))
 
-    def respond(self, answered: Sequence[tuple[Message, McpAnswer]], *, is_batch: bool) -> HttpResponse:
+    def respond(self, answered: Sequence[tuple[McpMessage, McpAnswer]], *, is_batch: bool) -> HttpResponse:
         """Return the response to a request that needs no real server."""
         if self.only_stream is not None:
             for message, answer in answered:
@@ -378,7 +378,7 @@ class Forwarding:
         *,
         send: Send,
         pending: dict[bytes, PendingCall],
-        answered: Sequence[tuple[Message, McpAnswer]],
+        answered: Sequence[tuple[McpMessage, McpAnswer]],
         elsewhere: OpenCalls,
         client_key: bytes,
         credentials: tuple[str, ...],
@@ -492,14 +492,14 @@ class Forwarding:
             return [frame]
         return [event for message, instead in taken for event in self._events(message, instead)]
 
-    def _events(self, message: Message, instead: McpAnswer | None) -> list[bytes]:
+    def _events(self, message: McpMessage, instead: McpAnswer | None) -> list[bytes]:
         if instead is None:
             return [event for _, event in sse_frames(McpAnswer(messages=((0.0, message.raw),)))]
         if instead.ending != "complete":
             self._ending = instead.ending
         return [event for _, event in sse_frames(instead)]
 
-    def _take_message(self, message: Message) -> McpAnswer | None:
+    def _take_message(self, message: McpMessage) -> McpAnswer | None:
         """Handle a message, and return its replacement for the client, or None for the message itself."""
         pending = self._pending_for(message)
         if message.is_request:
@@ -513,7 +513,7 @@ class Forwarding:
             return None if message.is_request or not self._session.is_held(pending.call) else McpAnswer()
         return self._finish(pending, message)
 
-    def _finish(self, pending: PendingCall, response: Message) -> McpAnswer | None:
+    def _finish(self, pending: PendingCall, response: McpMessage) -> McpAnswer | None:
         key = id_key(response.id)
         is_own = self._pending.pop(key, None) is not None
         self._elsewhere.calls.pop(key, None)
@@ -532,7 +532,7 @@ class Forwarding:
         request, answer = self._answers[0]
         return to_http(answer, request)
 
-    def _pending_for(self, message: Message) -> PendingCall | None:
+    def _pending_for(self, message: McpMessage) -> PendingCall | None:
         """Return the call of a message: its response, its progress, or a message during it."""
         if message.is_response:
             key = id_key(message.id)

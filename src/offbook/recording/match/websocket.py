@@ -146,7 +146,7 @@ def items_of(messages: Iterable[SentMessage], rules: NormaliseRules = NO_RULES) 
 NO_IDS = ClientIds({})
 
 
-class Turn(Struct, frozen=True):
+class SocketTurn(Struct, frozen=True):
     """A recorded exchange of a session by fingerprint: the client's messages, and the exchange before."""
 
     fingerprint: str
@@ -183,7 +183,7 @@ class TurnIndex:
 
     def __init__(self, reader: RecordingReader, rules: NormaliseRules = NO_RULES) -> None:
         self.rules = rules
-        self._following: dict[str, dict[str, Turn]] = {}
+        self._following: dict[str, dict[str, SocketTurn]] = {}
         for stored in reader:
             wire, fingerprint = stored.exchange.wire, stored.exchange.fingerprint
             if wire is not None and wire.protocol == WEBSOCKET and fingerprint is not None:
@@ -194,12 +194,12 @@ class TurnIndex:
         match fields:
             case {"after": str(after), "sent": [_, *_]}:
                 sent = [each[1] if isinstance(each, list) and len(each) == 2 else each for each in fields["sent"]]
-                turn = Turn(fingerprint, after, exchange, sent, items_of(sent, self.rules))
+                turn = SocketTurn(fingerprint, after, exchange, sent, items_of(sent, self.rules))
                 self._following.setdefault(after, {}).setdefault(fingerprint, turn)
             case _:
                 return
 
-    def following(self, fingerprint: str) -> list[Turn]:
+    def following(self, fingerprint: str) -> list[SocketTurn]:
         """Return the exchanges that were recorded after one, in the order of the recording."""
         return list(self._following.get(fingerprint, {}).values())
 
@@ -220,7 +220,7 @@ class _TurnCandidate:
     `renamed` are names in the recorded session with those of this one, `but_for` is what differs and does not count.
     """
 
-    def __init__(self, turn: Turn, ids: ClientIds, renamed: dict[str, str]) -> None:
+    def __init__(self, turn: SocketTurn, ids: ClientIds, renamed: dict[str, str]) -> None:
         self.turn, self.ids, self.renamed = turn, ids, renamed
         self.but_for: dict[str, None] = {}
         self.missing = list(turn.items)
@@ -353,12 +353,14 @@ class SessionMatcher:
         """The names of folders in the recording, with those that the client has in their place."""
         return {old: new for old, new in self._renamed.items() if old.startswith("/")}
 
-    def feed(self, message: SentMessage, *, prefers: Callable[[Turn], bool] = lambda _: True) -> list[Turn] | None:
+    def feed(
+        self, message: SentMessage, *, prefers: Callable[[SocketTurn], bool] = lambda _: True
+    ) -> list[SocketTurn] | None:
         """Return the exchanges that a message completes, or None if no recorded exchange continues with it.
 
         If several would be complete, the first is returned for which `prefers` returns True.
         """
-        completed: list[Turn] = []
+        completed: list[SocketTurn] = []
         self._unmatched.append(message)
         left: SentMessage = message
         while left is not _ALL_OF_IT:
@@ -391,7 +393,7 @@ class SessionMatcher:
                 return taking
         return []
 
-    def allow_again(self, turn: Turn) -> None:
+    def allow_again(self, turn: SocketTurn) -> None:
         """Accept the last exchange once more: its answer failed, and the client may repeat it."""
         self._candidates.append(_TurnCandidate(turn, self._ids, self._renamed))
 

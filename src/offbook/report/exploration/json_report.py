@@ -12,7 +12,7 @@ from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.causes import Discovery
 from offbook.explore.compare import ExplorationComparison
 from offbook.explore.explorer import CaseResult, Coverage, Exploration, coverage_of
-from offbook.explore.recovery import Recovery, RecoverySummary, Spread, recovery_of, spread_of, summarize_recovery
+from offbook.explore.recovery import FaultSpread, Recovery, RecoverySummary, recovery_of, spread_of, summarize_recovery
 from offbook.explore.run import Run
 from offbook.explore.schedule import LeftOutFault, LeftOutGroup, in_case_order
 from offbook.explore.verdict import TITLES, Reason, Verdict, stored_assessment
@@ -100,7 +100,7 @@ class ExplorationReport(Struct, frozen=True, kw_only=True):
     coverage: Coverage
     discovery: Discovery
     recovery: RecoverySummary | None
-    spread: tuple[Spread, ...]
+    spread: tuple[FaultSpread, ...]
     comparison: ComparisonReport | None
     clean: Run
     explored: tuple[ExploredCaseReport, ...]

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from offbook.agents.preset import known_program, presets_of, with_preset
 from offbook.errors import InputError
 from offbook.explore.inferred_tools import InferredTool, inferred_effects, inferred_runs, unseen_calls
 from offbook.explore.observer import CLEAN_LIMITS, CallLimits, RunObserver, max_calls_after
@@ -36,6 +35,7 @@ from offbook.explore.run import (
 )
 from offbook.explore.settings import DEFAULT_SETTINGS, ExploreSettings
 from offbook.faults import FaultPlan
+from offbook.presets.preset import known_program, presets_of, with_preset
 from offbook.private_folder import PrivateFolder
 from offbook.recording.format.exchange import ToolExchange
 from offbook.recording.match.continuation import Continuation, gave_up_mark

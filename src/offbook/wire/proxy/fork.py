@@ -17,7 +17,7 @@ from offbook.session.recorder import Recorder
 from offbook.session.sources import RecordedModels, RecordedTools
 from offbook.session.tape import Tape
 from offbook.wire.proxy.recorder import WireRecorder
-from offbook.wire.proxy.upstream import SentRequest
+from offbook.wire.proxy.upstream import UpstreamRequest
 from offbook.wire.request import unpacked_body
 from offbook.wire.response import HttpResponse
 from offbook.wire.session import CallAttempt, WireSession
@@ -66,7 +66,7 @@ class ForkedTools(RecordedTools):
             self._recorder.copy_tool(match.stored)
 
 
-def with_model(sent: SentRequest, model: str) -> SentRequest:
+def with_model(sent: UpstreamRequest, model: str) -> UpstreamRequest:
     """Return a model call for another model, named in its body or its path, as in its protocol.
 
     Raises:
@@ -81,4 +81,4 @@ def with_model(sent: SentRequest, model: str) -> SentRequest:
         body["model"] = model
     request = replace(sent.request, body=orjson.dumps(body))
     headers = [(name, value) for name, value in sent.headers if name.lower() != b"content-encoding"]
-    return SentRequest(sent.route, request, path, headers)
+    return UpstreamRequest(sent.route, request, path, headers)

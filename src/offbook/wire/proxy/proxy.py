@@ -33,7 +33,7 @@ from offbook.wire.proxy.recorder import (
 from offbook.wire.proxy.upstream import (
     CONNECT_TIMEOUT_S,
     ORIGIN,
-    SentRequest,
+    UpstreamRequest,
     Upstreams,
     encode_upstream_request,
     upstream_client,
@@ -101,7 +101,7 @@ class Proxy:
         try:
             address = upstreams.address(vendor)
             raw_path = split_session_path(scope["raw_path"].decode("latin-1"))[1]
-            sent = SentRequest(attempt.parsed.route, accepted.request, raw_path, scope["headers"])
+            sent = UpstreamRequest(attempt.parsed.route, accepted.request, raw_path, scope["headers"])
             sent, attempt = self._asked(sent, attempt)
             upstream_request = await encode_upstream_request(upstreams, sent)
             forwarder = StreamForwarder(
@@ -142,7 +142,7 @@ class Proxy:
         elif captured.answer.ending != "complete":
             await _break_off(captured.answer, scope, receive)
 
-    def _asked(self, sent: SentRequest, attempt: CallAttempt) -> tuple[SentRequest, CallAttempt]:
+    def _asked(self, sent: UpstreamRequest, attempt: CallAttempt) -> tuple[UpstreamRequest, CallAttempt]:
         """Return a call with the model that is asked instead. Its fingerprint stays that of its client."""
         parsed = attempt.parsed
         if not self._model or parsed.request is None:

@@ -268,7 +268,7 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
     return [(name, value) for name, value in lowered if name not in _HOP_BY_HOP and name not in named]
 
 
-class SentRequest(Struct, frozen=True):
+class UpstreamRequest(Struct, frozen=True):
     """A request of a client that goes upstream: its endpoint, its path as it was sent, and its headers."""
 
     route: ApiRoute
@@ -277,7 +277,7 @@ class SentRequest(Struct, frozen=True):
     headers: Iterable[tuple[bytes, bytes]]
 
 
-async def encode_upstream_request(upstreams: Upstreams, sent: SentRequest) -> httpx2.Request:
+async def encode_upstream_request(upstreams: Upstreams, sent: UpstreamRequest) -> httpx2.Request:
     """Return the request for the real API: its address, its key, and a signature if the vendor requires one.
 
     Raises:

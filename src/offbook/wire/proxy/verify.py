@@ -39,7 +39,7 @@ from offbook.wire.proxy.recorder import (
     provider_name_of,
 )
 from offbook.wire.proxy.upstream import (
-    SentRequest,
+    UpstreamRequest,
     Upstreams,
     client_response_headers,
     encode_upstream_request,
@@ -331,7 +331,7 @@ class Verifier:
         route = call.parsed.route
         headers = {**call.request.headers, **self._headers}
         raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        sent = SentRequest(route, call.request, quote(call.request.path, safe=_PATH_CHARS), raw)
+        sent = UpstreamRequest(route, call.request, quote(call.request.path, safe=_PATH_CHARS), raw)
         request = await encode_upstream_request(self._upstreams, sent)
         address = self._upstreams.address(route.vendor)
         if address not in self._clients:

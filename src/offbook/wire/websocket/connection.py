@@ -22,7 +22,7 @@ from offbook.wire.websocket.framing import (
     CloseMessage,
     FrameParser,
     FramingError,
-    Message,
+    SocketMessage,
     decode_close,
     encode_close,
     encode_frame,
@@ -39,7 +39,7 @@ MAX_UNSENT_ANSWERS = 64
 class Dialogue(Protocol):
     """Answers the messages of one client."""
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: SocketMessage) -> None:
         """Called with each message of the client, text or binary."""
         ...
 
@@ -146,7 +146,7 @@ class WebSocketConnection:
         is_late = answer.end_ms > 0 or (answer.frames and answer.frames[-1][0] > 0)
         return answer.ending == "complete" and not is_late and not self.flow.is_writing_paused
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, message: SocketMessage) -> None:
         if message.is_data:
             if self.dialogue is not None and not self._has_sent_close:
                 self.dialogue.receive(message)

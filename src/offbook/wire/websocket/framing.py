@@ -34,7 +34,7 @@ class FramingError(Exception):
         super().__init__(reason)
 
 
-class Message(Struct, frozen=True, gc=False):
+class SocketMessage(Struct, frozen=True, gc=False):
     """One whole message, text or binary, or a control frame."""
 
     opcode: int
@@ -75,7 +75,7 @@ class FrameParser:
         """The beginning of an incomplete frame."""
         return bytes(self._unparsed)
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes) -> Iterator[SocketMessage]:
         """Yield the messages and control frames that `data` completes.
 
         Raises:
@@ -128,10 +128,10 @@ class FrameParser:
         if is_masked != self._expects_mask:
             raise FramingError(PROTOCOL_ERROR, f"a frame is {'not ' if self._expects_mask else ''}masked")
 
-    def _joined(self, opcode: int, payload: bytes, *, is_final: bool) -> Message | None:
+    def _joined(self, opcode: int, payload: bytes, *, is_final: bool) -> SocketMessage | None:
         """Return the message that a frame completes, or None if more fragments follow."""
         if opcode not in _DATA_OPCODES:
-            return Message(opcode, payload)
+            return SocketMessage(opcode, payload)
         is_continued = bool(self._opcode)
         if is_continued != (opcode == CONTINUATION):
             raise FramingError(
@@ -149,7 +149,7 @@ class FrameParser:
         self._opcode = CONTINUATION
         if opcode == TEXT:
             _check_text(payload)
-        return Message(opcode, payload)
+        return SocketMessage(opcode, payload)
 
 
 def _check_text(payload: bytes) -> None:

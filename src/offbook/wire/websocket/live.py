@@ -38,7 +38,7 @@ from offbook.wire.websocket.framing import (
     CloseMessage,
     FrameParser,
     FramingError,
-    Message,
+    SocketMessage,
     accept_key,
     decode_close,
     encode_close,
@@ -77,12 +77,12 @@ class TurnCapture:
         self.size_bytes = 0
         self._first_s = self._last_s = now_s
 
-    def add_sent(self, message: Message, now_s: float) -> None:
+    def add_sent(self, message: SocketMessage, now_s: float) -> None:
         self._first_s, self._last_s = (self._first_s if self.sent else now_s), now_s
         self.sent.append((_ms(now_s - self._first_s), sent_message(message.data, is_text=message.is_text)))
         self.size_bytes += len(message.data)
 
-    def add_frame(self, message: Message, now_s: float) -> None:
+    def add_frame(self, message: SocketMessage, now_s: float) -> None:
         self.frames.append((_ms(now_s - self._last_s), websocket_text(message.data, is_text=message.is_text)))
         self.size_bytes += len(message.data)
 
@@ -111,13 +111,13 @@ class LiveSession:
         self._handshake: TurnRequest = accepted.attempt.parsed
         self._attempt: CallAttempt | None = accepted.attempt
         self._socket: UpstreamSocket | None = None
-        self._early: list[Message] = []
+        self._early: list[SocketMessage] = []
         self._turn = TurnCapture(self._now_s())
         self._headers: dict[str, str] = {}
         self._after, self._ids = "", dict[str, str]()
         self._has_ended = False
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: SocketMessage) -> None:
         if self._socket is None:
             self._early.append(message)
             return
@@ -286,7 +286,7 @@ class UpstreamSocket:
         self._reader, self._writer = reader, writer
         self._parser = FrameParser(expects_mask=False)
 
-    async def messages(self) -> AsyncIterator[Message | CloseMessage]:
+    async def messages(self) -> AsyncIterator[SocketMessage | CloseMessage]:
         """Yield the server's messages and its close. Pings are answered."""
         try:
             while data := await self._reader.read(READ_BYTES):
@@ -308,7 +308,7 @@ class UpstreamSocket:
             pass  # reset: for the client and the recording that is what an end without a close is, code 1006
         yield CloseMessage(ABNORMAL_CLOSURE)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: SocketMessage) -> None:
         """Send a message of the client."""
         self._writer.write(encode_frame(message.opcode, message.data, is_masked=True))
 

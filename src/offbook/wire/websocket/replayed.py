@@ -8,7 +8,7 @@ from offbook.errors import RequestError
 from offbook.recording.match.folders import SAME_FOLDERS
 from offbook.recording.match.websocket import (
     SessionMatcher,
-    Turn,
+    SocketTurn,
     describe_message,
     sent_message,
     turn_fields,
@@ -19,7 +19,7 @@ from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, spoils_answer
 from offbook.wire.session import MISS_STATUS, WireSession
 from offbook.wire.websocket.connection import WebSocketConnection
-from offbook.wire.websocket.framing import Message
+from offbook.wire.websocket.framing import SocketMessage
 from offbook.wire.websocket.turn import (
     TurnRequest,
     in_frames,
@@ -52,7 +52,7 @@ class ReplayedSession:
         self._matcher = SessionMatcher(source.tape.websocket_turns, handshake.request_hash, source.tape.but_for)
         self._is_over, self._named = False, frozenset[str]()
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: SocketMessage) -> None:
         if self._is_over:
             return
         try:
@@ -65,7 +65,7 @@ class ReplayedSession:
         for turn in turns or ():
             self._answer(turn)
 
-    def _as_recorded(self, message: Message) -> bytes:
+    def _as_recorded(self, message: SocketMessage) -> bytes:
         """Return what a client has sent, with the folders of the recording."""
         folders = self._session.folders
         if folders is SAME_FOLDERS or not message.is_text:
@@ -77,7 +77,7 @@ class ReplayedSession:
     def lost(self) -> None:
         """Do nothing."""
 
-    def _answer(self, turn: Turn) -> None:
+    def _answer(self, turn: SocketTurn) -> None:
         renames = self._session.folders.renames(self._named).plus(self._matcher.folders)
         parsed = replace(with_turn(self._handshake, turn), renames=renames)
         accepted = accept_in(self._session, self._request, parsed)

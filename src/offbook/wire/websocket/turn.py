@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from offbook.messages import JsonObject
 from offbook.recording.format.wire_record import WEBSOCKET, WEBSOCKET_METHOD, WireRecord, wire_bytes
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes
-from offbook.recording.match.websocket import Turn, turn_fields, turn_fingerprint
+from offbook.recording.match.websocket import SocketTurn, turn_fields, turn_fingerprint
 from offbook.wire.request import ApiRoute, HttpRequest, ParsedRequest, query_without_secrets, route_of
 from offbook.wire.response import HttpResponse
 from offbook.wire.websocket.framing import (
@@ -60,7 +60,7 @@ def parse_handshake(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> T
     )
 
 
-def with_turn(handshake: TurnRequest, turn: Turn) -> TurnRequest:
+def with_turn(handshake: TurnRequest, turn: SocketTurn) -> TurnRequest:
     """Return a recorded exchange of a session as a call."""
     return replace(handshake, request_hash=turn.fingerprint, fields=bytes(turn.exchange.request), is_message=True)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from offbook.wire.convert.trace import Unmapped
 
 
-class Kind(StrEnum):
+class ImportKind(StrEnum):
     """The kinds of files that can be imported."""
 
     har = "har"
@@ -39,7 +39,9 @@ Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing 
 def import_traces(
     files: Annotated[list[str], typer.Argument(help="The other tool's files, which become one recording.")],
     output: Annotated[str, typer.Option("--output", "-o", help="The recording: path.json, or sqlite:///path.db.")],
-    kind: Annotated[Kind | None, typer.Option("--from", help="The format of the files; detected by default.")] = None,
+    kind: Annotated[
+        ImportKind | None, typer.Option("--from", help="The format of the files; detected by default.")
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from offbook.clock import polling_pauses_s
 from offbook.errors import InputError, RecordingFormatError, RecordingUnavailableError
 from offbook.recording.stores.redis.location import PASSWORD_VARIABLE, RedisLocation
-from offbook.recording.stores.redis.scripts import LOCKED, Script
+from offbook.recording.stores.redis.scripts import LOCKED, LuaScript
 from offbook.recording.stores.store import ForkGuarded
 from offbook.text import mask_password
 
@@ -52,7 +52,7 @@ class RedisConnection(ForkGuarded):
         self._client: Any = None
         self._disconnect: Callable[[], object] = _nothing
 
-    def run(self, script: Script, *arguments: Any, stage: str = "") -> Any:
+    def run(self, script: LuaScript, *arguments: Any, stage: str = "") -> Any:
         """Run a script with the keys of the recording, or of its stage, and return its result.
 
         Waits while another process edits the recording.
@@ -75,7 +75,7 @@ class RedisConnection(ForkGuarded):
                 raise RecordingUnavailableError(reason, source=self.source, hint=hint)
             time.sleep(next(pauses_s))
 
-    def run_each(self, script: Script, calls: Sequence[Sequence[Any]], *, stage: str) -> None:
+    def run_each(self, script: LuaScript, calls: Sequence[Sequence[Any]], *, stage: str) -> None:
         """Run a script several times in one round trip.
 
         Raises:
@@ -109,7 +109,7 @@ class RedisConnection(ForkGuarded):
             self._disconnect()
             self._client, self._disconnect = None, _nothing
 
-    def _evaluate(self, client: Any, script: Script, key: str, arguments: Sequence[Any]) -> Any:
+    def _evaluate(self, client: Any, script: LuaScript, key: str, arguments: Sequence[Any]) -> Any:
         try:
             return client.execute_command("EVALSHA", script.digest, 1, key, *arguments)
         except self._redis.exceptions.NoScriptError:

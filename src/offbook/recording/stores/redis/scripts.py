@@ -31,7 +31,7 @@ from offbook.recording.format.document import FORMAT_VERSION, new_meta
 LOCKED = "OFFBOOK_LOCKED"
 
 
-class Script:
+class LuaScript:
     """A Lua script. `digest` is the server's name for it."""
 
     def __init__(self, text: str) -> None:
@@ -79,7 +79,7 @@ end
 return {redis.call('HGETALL', KEYS[1]), size('m'), size('t')}
 """
 
-OPEN = Script(
+OPEN = LuaScript(
     _DATA
     + _CREATION
     + _UNLOCKED
@@ -100,10 +100,10 @@ end
 ARGV: lock token, ttl in ms of a new one.
 """
 
-DESCRIBE = Script(_DATA + _NOW + _FIELDS_AND_SIZES)
+DESCRIBE = LuaScript(_DATA + _NOW + _FIELDS_AND_SIZES)
 """Return the fields and sizes of a recording; no fields if it does not exist."""
 
-SET_FIELDS = Script(
+SET_FIELDS = LuaScript(
     BASE
     + _UNLOCKED
     + _LIVES
@@ -115,7 +115,7 @@ if not existed then lives(KEYS[1], tonumber(ARGV[2]), false) end
 )
 """Set fields of the metadata. ARGV: lock token, ttl in ms of a new recording, names and values."""
 
-APPEND = Script(
+APPEND = LuaScript(
     BASE
     + _CREATION
     + _UNLOCKED
@@ -189,7 +189,7 @@ sees it.
 ARGV: lock token, kind, key, fingerprint, value, ttl in ms and, with a lease, its call and its token.
 """
 
-READ = Script(
+READ = LuaScript(
     _DATA
     + """
 local name, ids = root .. ARGV[1], nil
@@ -238,7 +238,7 @@ size of the key before the member, and the value. A key with one exchange, as mo
 value on the lines after the first.
 """
 
-FIND = Script(
+FIND = LuaScript(
     _DATA
     + """
 local name, found, gone = root .. ARGV[1], {}, 0
@@ -257,7 +257,7 @@ return {gone, #members == tonumber(ARGV[4]) and string.match(members[#members], 
 end), and members. ARGV: kind, fingerprint, the id after which to start, the number.
 """
 
-LAST = Script(
+LAST = LuaScript(
     _DATA
     + """
 local name, from = root .. ARGV[1], '+inf'
@@ -275,7 +275,7 @@ end
 )
 """Return the last exchange of an index, as member and value, or nothing. ARGV: kind, index."""
 
-PAGE = Script(
+PAGE = LuaScript(
     _DATA
     + """
 local name = root .. ARGV[1]
@@ -315,10 +315,10 @@ end
 if left == 0 then redis.call('UNLINK', root .. 'm:exp', root .. 't:exp') end
 """
 
-REMOVE = Script(_DATA + _DRAIN + "if left == 0 then redis.call('DEL', KEYS[1]) end\nreturn left")
+REMOVE = LuaScript(_DATA + _DRAIN + "if left == 0 then redis.call('DEL', KEYS[1]) end\nreturn left")
 """Remove some exchanges of the recording, and return their number. Without any left, remove the recording."""
 
-DRAIN = Script(
+DRAIN = LuaScript(
     BASE
     + """
 if ARGV[1] == (redis.call('HGET', KEYS[1], 'at') or '') then
@@ -341,7 +341,7 @@ return left
 ARGV: the generation.
 """
 
-STAGE = Script(
+STAGE = LuaScript(
     BASE
     + _UNLOCKED
     + """
@@ -355,7 +355,7 @@ return old
 ARGV: lock token, the generation.
 """
 
-SWAP = Script(
+SWAP = LuaScript(
     BASE
     + _UNLOCKED
     + """
@@ -373,7 +373,7 @@ return old
 ARGV: lock token, the new generation.
 """
 
-CREATE = Script(
+CREATE = LuaScript(
     _CREATION
     + """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
@@ -383,10 +383,10 @@ return 1
 )
 """Create an empty recording, and return 1; 0 if it exists."""
 
-ACQUIRE = Script(BASE + "return redis.call('SET', base .. ARGV[1], ARGV[2], 'NX', 'PX', ARGV[3]) and 1 or 0")
+ACQUIRE = LuaScript(BASE + "return redis.call('SET', base .. ARGV[1], ARGV[2], 'NX', 'PX', ARGV[3]) and 1 or 0")
 """Take a lock or a lease, and return 1, or 0 if it is taken. ARGV: its name, our token, ms after which it is lost."""
 
-RENEW = Script(
+RENEW = LuaScript(
     BASE
     + """
 for at = 3, #ARGV do
@@ -397,7 +397,7 @@ end
 )
 """Renew our locks and leases. ARGV: our token, ms, names."""
 
-RELEASE = Script(
+RELEASE = LuaScript(
     BASE
     + """
 local name = base .. ARGV[1]
@@ -412,7 +412,7 @@ _POSITION = """
 local used, log = base .. 'pos:' .. ARGV[1], base .. 'log:' .. ARGV[1]
 """
 
-CLAIM = Script(
+CLAIM = LuaScript(
     BASE
     + _POSITION
     + f"""
@@ -451,7 +451,7 @@ ARGV: session, ttl in ms, the caller's epoch, the number of changes it has read,
 Returns the epoch, the id or "", and the new changes: ids, with a minus if returned.
 """
 
-GIVE_BACK = Script(
+GIVE_BACK = LuaScript(
     BASE
     + _POSITION
     + """

@@ -2,7 +2,8 @@
 
 import pytest
 
-from offbook.agents.preset import (
+from offbook.errors import InputError
+from offbook.presets.preset import (
     UNKNOWN,
     KnownProgram,
     Preset,
@@ -11,7 +12,6 @@ from offbook.agents.preset import (
     presets_of,
     with_preset,
 )
-from offbook.errors import InputError
 from offbook.settings import ToolSettings, load_project
 from offbook.wire.settings import ExecArguments
 
