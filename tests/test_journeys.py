@@ -29,10 +29,10 @@ QUESTION = [{"role": "user", "content": "Hi"}]
 LIMITS = {
     "Replay a call": 9,
     "One HTTP request": 22,
-    "Record one streamed call": 38,
+    "Record one streamed call": 37,
     "One MCP tool call in replay": 23,
     "One pytest test that records": 42,
-    "One explored case of a program": 106,
+    "One explored case of a program": 108,
     "Explore one case": 65,
     "One scenario conversation": 17,
 }

@@ -83,7 +83,7 @@ def test_faulty_results_of_tools_are_not_held_against_the_schemas_of_mocks(proje
     sim = SIM.replace("    side_effects", '    schemas={"refund": refund},\n    side_effects')
     sim = sim.replace("scenario(\n", "def refund(order: int) -> dict[str, int]:\n    return {}\n\nscenario(\n", 1)
     found = verdicts(project.scenario(sim=sim), "tool_garbled,tool_empty")
-    assert {each.title for each in found.values()} == {"different result"}
+    assert {each.title for each in found.values()} == {"failed partway"}
     assert all(each.run.tools[0].error is None for each in found.values())
 
 

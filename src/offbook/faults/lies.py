@@ -16,6 +16,7 @@ from zlib import crc32
 import msgspec
 import orjson
 
+from offbook.decoding import convert
 from offbook.faults.fault import FaultTrait, FaultVariant
 from offbook.faults.tools import EndedCall, ToolFault
 from offbook.messages import result_text
@@ -89,7 +90,7 @@ class ChangedResult(Lie, frozen=True):
             return result if changed is None else changed
         try:
             changed = self.changed(msgspec.to_builtins(result), call)
-            return result if changed is None else msgspec.convert(changed, type(result))
+            return result if changed is None else convert(changed, type(result))
         except (TypeError, msgspec.ValidationError):
             return result
 

@@ -219,7 +219,7 @@ def test_a_step_summary_is_added_to_where_github_says(run, careless, monkeypatch
 
 
 def test_only_the_verdicts_that_are_named_fail_it(run, careless):
-    assert run("explore", *FLOW, "--faults", "tool_lost", "--fail-on", "hung,wrong")[0] == 0
+    assert run("explore", *FLOW, "--faults", "tool_lost", "--fail-on", "hung,failed-check")[0] == 0
     assert run("explore", *FLOW, "--faults", "tool_lost", "--fail-on", "repeated-effect")[0] == 1
     assert run("explore", *FLOW, "--faults", "timeout", "--fail-on", "recovered")[0] == 1
     code, _, err = run("explore", *FLOW, "--fail-on", "hug")

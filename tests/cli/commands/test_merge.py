@@ -286,7 +286,7 @@ class TestForeignParts:
         foreign = "other.json: it is a shard of another run: its"
         assert f"{foreign} command is 'offbook explore flow.yaml" in refused("-o", "optional=tell")
         chosen = "--faults tool_lost fail on bad retry (lost messages) undetected (failed check)"
-        assert f"{foreign} options is '{chosen}', and" in refused("--fail-on", "wrong")
+        assert f"{foreign} options is '{chosen}', and" in refused("--fail-on", "failed-check,lost-messages")
         Path("run.json").write_text(Path("run.json").read_text().replace('"yes"', '"no"'))
         assert f"{foreign} recording is '" in refused()
 

@@ -173,7 +173,7 @@ def test_the_keys_that_commands_know_are_those_of_the_sections():
         (["explore", "-o", "fail_on=hng"], "-o fail_on=hng: there is no verdict 'hng'\n  hint: did you mean 'hung'?"),
         (
             ["explore", "--fail-on", ""],
-            "--fail-on: expected a name, got an empty one\n  hint: verdicts: bad-retry, broken-data",
+            "--fail-on: expected a name, got an empty one\n  hint: verdicts: bad-retry, believed-a-lie",
         ),
         (["explore", "-o", "on_divergence=x"], "unknown value 'x'\n  hint: one of: default, explore, live, stop"),
         (["explore", "--fault", "call=1: timeout", "--faults", "timeout"], "--faults cannot be used with --fault"),

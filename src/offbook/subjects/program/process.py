@@ -216,7 +216,7 @@ class RunClock:
         if last.has_server_ended:
             return f"it had not ended {long} after {last.name}, whose server ended without an answer"
         allowed_s = round(self.due_s - last.at_s, 1)
-        if allowed_s < sleeps_s < inf:  # and not for shorter times, again and again
+        if 0 < allowed_s < sleeps_s < inf:  # and not for shorter times, again and again
             hint = f"longer than {allowed_s:g} s: it needs a shorter pause, or -o deadline=SECONDS"
             return f"it sleeps for {round(sleeps_s, 1):g} s after {last.name}, {hint}"
         return f"it had not ended {long} after {last.name}, and was not waiting for an answer"

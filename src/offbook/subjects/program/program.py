@@ -190,10 +190,12 @@ class ProgramSubject:
         self._network = ProgramNetwork(network, self._inherited)
         mount = None if self._mcp is None else self._mcp.hub
         server = WireServer(options, token=self._network.token, mount=mount, interception=self._network.interception)
-        self._kept = KeptFolders(
-            settings.keep, command
-        )  # last: bad input, such as a broken recording, leaves no backup
         self._server = server.start()
+        try:
+            self._kept = KeptFolders(settings.keep, command)  # last: a broken recording leaves no backup
+        except InputError:
+            self._server.stop()
+            raise
         self._fresh_launcher = FreshLauncher(self._patience)
         self._launcher = self._forks = self._choose_launcher()
 
