@@ -47,6 +47,13 @@ def test_a_request_that_is_recorded_is_never_refused():
     assert "served already" in error_of(answer_to(session, call(DANGLING)))["message"]
 
 
+@pytest.mark.parametrize("fault", [(), ("call=1 attempt=1: slow 1",)])
+def test_a_request_that_differs_but_for_who_asks_is_not_refused_either(fault):
+    recorded, now = ({**DANGLING, "prompt_cache_key": each} for each in ("monday", "tuesday"))
+    session = session_of(recording_of(entry_of(call(recorded), content="accepted")), strict=True, faults=fault)
+    assert text_of(answer_to(session, call(now))) == "accepted"
+
+
 def test_an_entry_that_answers_any_request_answers_no_illegal_one():
     session = session_of({"_version": 2, "step": {"content": "x"}}, strict=False)
     assert answer_to(session, call(DANGLING)).status == 400

@@ -172,6 +172,10 @@ class RecordedModels(Source[Exchange]):
         """Return whether a request may break rules of its vendor: not if its answer is recorded."""
         return self.tape.reader.last(key=None, fingerprint=fingerprint) is None
 
+    def has_accepted_alike(self, call: Call) -> bool:
+        """Return whether the answer to a request is recorded that differs only in who asks, when and where."""
+        return bool(self.tape.alike.find(orjson.loads(call.fields), self._began))
+
     def can_answer(self, fingerprint: str) -> bool:
         """Return whether an exchange with this fingerprint is left, or repeats."""
         return self._cursor.match(None, fingerprint).mismatch is None

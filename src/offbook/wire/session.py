@@ -761,7 +761,7 @@ class WireSession(Session, Served):
         if source is not None and not source.judges(attempt.parsed.request_hash):
             return None
         refusal = sent.refusal(has_real_answers=self._has_real_answers is True)
-        if refusal is None:
+        if refusal is None or (source is not None and source.has_accepted_alike(attempt.parsed)):
             return None
         attempt = replace(self.forgive(attempt), refusal=refusal)
         error = RecordingMismatchError(

@@ -22,6 +22,9 @@ SHOWN_CHARS = 50
 TIMEOUT_S = 300
 _PROPERTIES = {name: {"type": "integer"} for name in NUMBERS}
 _LISTED = {"name": "add", "inputSchema": {"type": "object", "properties": _PROPERTIES}}
+FAULTS = sorted(name for name, kind in TOOL_FAULT_TYPES.items() if "lies" not in kind.traits)
+"""The faults that an agent can see. A lie is a result like any other."""
+
 _RECORDING = script("add", "add") | {
     "_version": 2,
     "_tools": {"notes.add": [{"arguments": NUMBERS, "result": RESULT}] * 4},
@@ -32,7 +35,7 @@ _RECORDING = script("add", "add") | {
 def observed(framework: Framework, transport: str) -> dict[str, str]:
     """What an agent does about each fault at the first of two calls of a tool, by the name of the fault."""
     with serving(responses=_RECORDING, strict=True, mcp={"notes": ENTRIES[transport]}) as server:
-        runs = [_begin(server, fault) for fault in sorted(TOOL_FAULT_TYPES)]
+        runs = [_begin(server, fault) for fault in FAULTS]
         done = subprocess.run(
             [*framework.command, "--each"],
             input=json.dumps(runs),
@@ -45,10 +48,7 @@ def observed(framework: Framework, transport: str) -> dict[str, str]:
         outcomes = json.loads(done.stdout) if done.returncode == 0 else []
         if len(outcomes) != len(runs):
             raise RuntimeError(done.stderr)
-        return {
-            f"`{fault}`": _cell(server, fault, outcome)
-            for fault, outcome in zip(sorted(TOOL_FAULT_TYPES), outcomes, strict=True)
-        }
+        return {f"`{fault}`": _cell(server, fault, outcome) for fault, outcome in zip(FAULTS, outcomes, strict=True)}
 
 
 def _begin(server: McpWireServer, fault: str) -> tuple[str, str]:

@@ -135,7 +135,7 @@ def documented(transport):
 
 @pytest.mark.parametrize("transport", ENTRIES)
 def test_the_page_says_what_a_client_does_about_each_fault(tmp_path, transport):
-    faults = sorted(set(TOOL_FAULT_TYPES) - set(SILENT))
+    faults = sorted(name for name, kind in TOOL_FAULT_TYPES.items() if name not in SILENT and "lies" not in kind.traits)
     calls = {f"s.{fault}": [{"arguments": {}, "result": "recorded"}] * 3 for fault in faults}
     (tmp_path / "run.json").write_text(json.dumps({"_version": 2, "_tools": calls}))
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"s": ENTRIES[transport]}}))
