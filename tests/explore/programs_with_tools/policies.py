@@ -4,9 +4,11 @@ A policy is called with the name of a tool, its arguments, and a function that r
 model.
 """
 
+import asyncio
 import json
+from contextlib import suppress
 
-from shop import GaveUpError, refund
+from shop import PATIENCE_S, GaveUpError, refund
 
 REFUNDED = "refunded 7"
 
@@ -52,13 +54,30 @@ class Once(Policy):
 
 
 class StartingOver(Once):
-    """Runs all tools of an answer again when one has failed; the twin only that one, and only to look something up."""
+    """Runs all tools of an answer again when one has failed; the twin only that one, and only to look something up.
+
+    Looking up takes longer than the refund. Some frameworks cancel what is under way when a tool fails.
+    """
+
+    def __init__(self, *, sound):
+        super().__init__(sound=sound)
+        self._has_refunded = asyncio.Event()
 
     @property
     def starts_over(self):
         return not self.sound
 
     async def __call__(self, tool, arguments, run):
+        if tool == "find_order":
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._has_refunded.wait(), PATIENCE_S)
+        try:
+            return await self._use(tool, arguments, run)
+        finally:
+            if tool == "refund":
+                self._has_refunded.set()
+
+    async def _use(self, tool, arguments, run):
         if not self.sound:
             return await Policy.__call__(self, tool, arguments, run)
         for _ in range(2 if tool == "find_order" else 1):

@@ -302,7 +302,6 @@ CLAIMS = [
         "ご注文42番の返金が完了しました。",
         "返金の結果を確認できませんでした。担当者よりご連絡いたします。",
     ),
-    telling("claims a refund where its twin returns nothing", REFUNDED, REFUNDED, None),
     telling(
         "claims a refund that its twin asks about",
         "La commande 42 est remboursée.",
