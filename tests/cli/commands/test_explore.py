@@ -875,7 +875,7 @@ END
 @pytest.mark.parametrize(
     ("begin", "end"),
     [
-        ("os.closerange(3, 256)", ""),
+        ("os.closerange(3, 65536)", ""),
         ("", "if len(sys.argv) == 1: os.execv(sys.executable, [sys.executable, *sys.argv, 'again'])"),
     ],
     ids=["closes all descriptors", "executes itself"],
@@ -888,4 +888,5 @@ def test_a_program_that_can_only_be_started_anew_is_explored_so(write, run_progr
     )
     assert code == 1, err
     assert set(json.loads(out)["tally"]) == {"crashed"}
-    assert ("every case starts the program anew: it fails otherwise, without any fault:" in err) is bool(begin)
+    # only a wait needs what the first one has closed, and its answer may be there before it waits
+    assert begin or "every case starts the program anew" not in err
